@@ -1,0 +1,45 @@
+"""Where the command line enters: the parser of all commands, and how errors leave."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from semistream.errors import SemistreamError
+
+try:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from semistream.cli import demo, master
+except ModuleNotFoundError as error:
+    if error.name != "rich":
+        raise
+    sys.exit("The semistream command needs rich. Install it with: pip install 'semistream[cli]'")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 if it did what was asked, 1 if not, 2 if the words were wrong."""
+    parser = argparse.ArgumentParser(
+        prog="semistream",
+        description="Join a fast stream with a master table far larger than memory, inside a fixed byte budget.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    master.add_commands(commands)
+    demo.add_command(commands)
+    chosen = parser.parse_args(arguments)
+    try:
+        return int(chosen.run(chosen))
+    except SemistreamError as error:
+        Console(stderr=True, highlight=False).print(
+            f"[bold red]error[/] {escape(str(error))}", soft_wrap=True
+        )
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; nothing was changed")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

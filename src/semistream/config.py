@@ -1,0 +1,49 @@
+"""Sizes and names that enter from outside, validated once, here."""
+
+from __future__ import annotations
+
+import re
+
+from semistream.errors import InvalidInputError
+
+_UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_UNITS |= {f"{u}b": n for u, n in _UNITS.items() if u in "kmgt" and u}
+_UNITS |= {f"{u}i{b}": 1024**p for p, u in enumerate("kmgt", 1) for b in ("", "b")}
+
+
+def parse_bytes(size: int | str, *, name: str = "size") -> int:
+    """Read a size such as ``64MB``, ``16KiB`` or ``1048576`` as a number of bytes.
+
+    As in Spark's documentation of sizes the case does not matter; as in SI, MB is 10^6 and MiB is 2^20.
+
+    >>> parse_bytes("64MB"), parse_bytes("16KiB"), parse_bytes(4096)
+    (64000000, 16384, 4096)
+    """
+    asked = f"{name}={size!r}"
+    hint = "Give a number of bytes or a size such as '64MB' or '16KiB'."
+    if isinstance(size, bool) or not isinstance(size, int | str):
+        raise InvalidInputError(asked, found=f"a {type(size).__name__}", hint=hint)
+    if isinstance(size, int):
+        value = size
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
+        if match is None or match[2].lower() not in _UNITS:
+            raise InvalidInputError(asked, found="no size in it", hint=hint)
+        value = round(float(match[1]) * _UNITS[match[2].lower()])
+    if value <= 0:
+        raise InvalidInputError(asked, found="a size that is not positive", hint=hint)
+    return value
+
+
+def format_bytes(size: int) -> str:
+    """Write a number of bytes for people, in the binary units that pages come in.
+
+    >>> format_bytes(16384), format_bytes(1_200_000_000), format_bytes(5)
+    ('16.0 KiB', '1.1 GiB', '5 B')
+    """
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError(unit)

@@ -1,0 +1,70 @@
+"""Every error semistream raises on purpose.
+
+Each inherits `SemistreamError` and the builtin a caller would expect, and its message says three things: what was
+asked, what was found, what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class SemistreamError(Exception):
+    """The base of all errors of this package."""
+
+    def __init__(self, asked: str, *, found: str, hint: str) -> None:
+        """Join the three parts into one readable message.
+
+        >>> print(InvalidInputError("key='product'", found="columns id, name", hint="Pass key='id'."))
+        key='product': found columns id, name. Pass key='id'.
+        """
+        self.asked = asked
+        self.found = found
+        self.hint = hint
+        super().__init__(f"{asked}: found {found}. {hint}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the trip between processes; the default would call the constructor with one argument."""
+        return (_rebuild, (type(self), self.asked, self.found, self.hint))
+
+
+class InvalidInputError(SemistreamError, ValueError):
+    """An argument, a schema or a configuration that cannot be used."""
+
+
+class UnsupportedTypeError(SemistreamError, TypeError):
+    """A column type that a master cannot hold or be keyed by."""
+
+
+class StoreError(SemistreamError, OSError):
+    """A store that cannot be opened, read or written."""
+
+
+class NotAStoreError(StoreError, FileNotFoundError):
+    """A path that holds no master store."""
+
+
+class StoreExistsError(StoreError, FileExistsError):
+    """A path that is taken."""
+
+
+class NewerFormatError(StoreError):
+    """A store written by a newer semistream."""
+
+
+class CorruptPageError(StoreError):
+    """A page whose bytes are not those that were written."""
+
+
+class ConcurrentChangeError(StoreError):
+    """Another writer made the version that this one was about to make."""
+
+
+class NoSpaceError(StoreError):
+    """The disk is full."""
+
+
+class MissingDependencyError(SemistreamError, ImportError):
+    """An optional package that the called function needs."""
+
+
+def _rebuild(kind: type[SemistreamError], asked: str, found: str, hint: str) -> SemistreamError:
+    return kind(asked, found=found, hint=hint)

@@ -1,0 +1,339 @@
+"""Where a store's files are: a local directory, or an object store reached through pyarrow.fs.
+
+Both give the same five operations. Page files have names never used before and are invisible until a manifest names
+them, so only one operation must be atomic: putting a manifest that does not exist yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from semistream.errors import ConcurrentChangeError, InvalidInputError, NoSpaceError, StoreError
+from semistream.master.disk import LocalFile, RemoteFile
+
+_PART_BYTES = 8 << 20
+_ASIDE = ".semistream-aside"  # ends the names of files that are written under another name than their own
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a store as its directory lists it."""
+
+    name: str
+    bytes: int
+    modified: datetime
+
+
+class Upload(Protocol):
+    """A file being written: `write` any number of times, then `close`, or `abort`."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes at the end."""
+
+    def close(self) -> None:
+        """Make what was written durable."""
+
+    def abort(self) -> None:
+        """Remove what was written."""
+
+
+class Storage(Protocol):
+    """The files of one store, by names relative to it, such as ``versions/00000001.json``."""
+
+    @property
+    def location(self) -> str:
+        """Where the store is, as it was given."""
+
+    def upload(self, name: str) -> Upload:
+        """Begin a file that does not exist yet."""
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Create a whole file at once, durable before this returns; an existing one is a ConcurrentChangeError."""
+
+    def get(self, name: str) -> bytes:
+        """All bytes of a file; FileNotFoundError where there is none."""
+
+    def list(self, folder: str = "") -> list[StoredFile]:
+        """Every file below a folder of the store, sorted by name; empty where there is no such folder."""
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing at all at the location, known without listing everything."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+
+    def file(self, name: str) -> LocalFile | RemoteFile:
+        """How a disk reads a file."""
+
+
+def open_storage(path: str | os.PathLike[str], *, filesystem: pafs.FileSystem | None = None) -> Storage:
+    """The storage at a local path, at a URI such as ``s3://bucket/master``, or at a path of a given file system."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text:
+        raise InvalidInputError(f"path={path!r}", found="no path", hint="Give a directory or a URI.")
+    if filesystem is None and "://" not in text:
+        return LocalStorage(_absolute(text), location=text)
+    if filesystem is None:
+        try:
+            filesystem, text = pafs.FileSystem.from_uri(text)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InvalidInputError(
+                f"path={path!r}",
+                found=str(error),
+                hint="Give a local directory or a URI that pyarrow.fs knows.",
+            ) from error
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return LocalStorage(_absolute(text), location=os.fspath(path))
+    return ObjectStorage(filesystem, text.rstrip("/"), location=os.fspath(path))
+
+
+@dataclass(frozen=True)
+class LocalStorage:
+    """A directory of this machine, or of a file system that every executor mounts."""
+
+    root: str
+    location: str
+
+    def upload(self, name: str) -> Upload:
+        """Begin a file that does not exist yet."""
+        path = self._path(name)
+        with explained(f"writing {path}"):
+            _make_directory(path.parent)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        return _LocalUpload(path, descriptor, Path(self.root))
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Create a whole file at once: written aside, synced, then linked to its name, which fails if it is taken."""
+        path = self._path(name)
+        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_ASIDE}")
+        upload = self.upload(str(aside.relative_to(self.root)))
+        try:
+            upload.write(data)
+            upload.close()
+            with explained(f"writing {path}"):
+                try:
+                    os.link(aside, path)
+                except FileExistsError as error:
+                    raise ConcurrentChangeError(
+                        f"writing {path}",
+                        found="a file of that name",
+                        hint="Another writer was faster: refresh() and try again.",
+                    ) from error
+                _sync_directory(path.parent)
+        finally:
+            upload.abort()
+
+    def get(self, name: str) -> bytes:
+        """All bytes of a file."""
+        return self._path(name).read_bytes()
+
+    def list(self, folder: str = "") -> list[StoredFile]:
+        """Every file below a folder of the store, sorted by name."""
+        root = Path(self.root)
+        found = []
+        for directory, _, names in os.walk(root / folder):
+            for name in names:
+                path = Path(directory) / name
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
+                    found.append(StoredFile(path.relative_to(root).as_posix(), status.st_size, modified))
+        return sorted(found, key=lambda stored: stored.name)
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing at the location but what a process left that was killed as it claimed it."""
+        try:
+            with os.scandir(self.root) as entries:
+                return all(entry.name.endswith(_ASIDE) for entry in entries)
+        except FileNotFoundError:
+            return True
+
+    def delete(self, name: str) -> None:
+        """Remove a file, and the directory it leaves empty."""
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        _remove_if_empty(path.parent, Path(self.root))
+
+    def file(self, name: str) -> LocalFile:
+        """How a disk reads a file."""
+        return LocalFile(str(self._path(name)))
+
+    def _path(self, name: str) -> Path:
+        return Path(self.root) / name
+
+
+@dataclass
+class _LocalUpload:
+    path: Path
+    descriptor: int
+    root: Path
+
+    def write(self, data: bytes | memoryview) -> None:
+        with explained(f"writing {self.path}"):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+
+    def close(self) -> None:
+        with explained(f"writing {self.path}"):
+            os.fsync(self.descriptor)
+            self._release()
+            _sync_directory(self.path.parent)
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self._release()
+        self.path.unlink(missing_ok=True)
+        _remove_if_empty(self.path.parent, self.root)
+
+    def _release(self) -> None:
+        """Close the descriptor once: its number may be another file's afterwards."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """An object store: a file appears whole when its upload ends, and there is no rename.
+
+    pyarrow.fs has no conditional put, so two writers of one store at the same instant are not kept apart here as they
+    are on a local disk; readers are never affected.
+    """
+
+    filesystem: pafs.FileSystem
+    root: str
+    location: str
+
+    def upload(self, name: str) -> Upload:
+        """Begin a file that does not exist yet."""
+        path = f"{self.root}/{name}"
+        with explained(f"writing {self.location}/{name}"):
+            return _ObjectUpload(
+                self.filesystem, path, self.filesystem.open_output_stream(path, buffer_size=_PART_BYTES)
+            )
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Create a whole file at once: an object becomes visible only when it is complete."""
+        path = f"{self.root}/{name}"
+        if self.filesystem.get_file_info(path).type != pafs.FileType.NotFound:
+            raise ConcurrentChangeError(
+                f"writing {self.location}/{name}",
+                found="an object of that name",
+                hint="Another writer was faster: refresh() and try again.",
+            )
+        upload = self.upload(name)
+        try:
+            upload.write(data)
+            upload.close()
+        except BaseException:
+            # Left alone, the stream would be closed, and the object complete, whenever it is collected.
+            upload.abort()
+            raise
+
+    def get(self, name: str) -> bytes:
+        """All bytes of a file."""
+        with self.filesystem.open_input_stream(f"{self.root}/{name}") as stream:
+            return bytes(stream.read())
+
+    def list(self, folder: str = "") -> list[StoredFile]:
+        """Every file below a folder of the store, sorted by name."""
+        selector = pafs.FileSelector(
+            f"{self.root}/{folder}".rstrip("/"), recursive=True, allow_not_found=True
+        )
+        found = [
+            StoredFile(info.path[len(self.root) + 1 :], info.size, info.mtime or datetime.now(UTC))
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File
+        ]
+        return sorted(found, key=lambda stored: stored.name)
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing at all at the location."""
+        return not self.filesystem.get_file_info(pafs.FileSelector(self.root, allow_not_found=True))
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(f"{self.root}/{name}")
+
+    def file(self, name: str) -> RemoteFile:
+        """How a disk reads a file."""
+        return RemoteFile(self.filesystem, f"{self.root}/{name}")
+
+
+@dataclass
+class _ObjectUpload:
+    filesystem: pafs.FileSystem
+    path: str
+    stream: pa.NativeFile
+
+    def write(self, data: bytes | memoryview) -> None:
+        with explained(f"writing {self.path}"):
+            self.stream.write(data)
+
+    def close(self) -> None:
+        with explained(f"writing {self.path}"):
+            self.stream.close()
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self.stream.close()
+        with contextlib.suppress(OSError):
+            self.filesystem.delete_file(self.path)
+
+
+def _make_directory(path: Path) -> None:
+    """Make a directory and those above it, their names durable as well."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        _sync_directory(folder.parent)
+
+
+def _remove_if_empty(folder: Path, root: Path) -> None:
+    """Remove a folder of a store that has nothing in it; the store's own directory is not ours to remove."""
+    if folder != root:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a directory durable, not only the files behind them."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explained(asked: str) -> Iterator[None]:
+    """Turn what the operating system says of a failed write into an error of ours."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise NoSpaceError(
+                asked,
+                found=f"no room ({error.strerror})",
+                hint="Free some space or choose another path; nothing was changed.",
+            ) from error
+        raise StoreError(asked, found=str(error), hint="Check the path and your rights to it.") from error

@@ -1,0 +1,54 @@
+"""Removing what no reader may need any more."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from semistream.errors import InvalidInputError
+from semistream.master.manifest import MARKER, list_versions, manifest_name, read_manifest
+from semistream.master.storage import Storage
+
+DEFAULT_KEEP_FOR = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What vacuum removed."""
+
+    versions: tuple[int, ...]
+    files: int
+    bytes: int
+
+
+def vacuum(
+    storage: Storage, *, keep_for: timedelta = DEFAULT_KEEP_FOR, now: datetime | None = None
+) -> Vacuumed:
+    """Remove versions that were replaced longer than `keep_for` ago, and files of operations that never finished.
+
+    A reader that opened a version goes on as long as it is kept; an operation still at work keeps its files fresh by
+    writing them. The current version always stays.
+    """
+    if keep_for < timedelta(0):
+        raise InvalidInputError(
+            f"keep_for={keep_for}", found="a negative time", hint="Use timedelta(0) to keep nothing old."
+        )
+    deadline = (now or datetime.now(UTC)) - keep_for
+    versions = list_versions(storage)
+    manifests = {version: read_manifest(storage, version) for version in versions}
+    # A version is needed until the deadline has passed since the next one replaced it.
+    old = [v for v, successor in itertools.pairwise(versions) if manifests[successor].created_at <= deadline]
+    listed = storage.list()
+    # Manifests go first: a version that can be opened can be read.
+    for version in old:
+        storage.delete(manifest_name(version))
+    needed = {MARKER} | {name for v in versions if v not in old for name in manifests[v].files()}
+    needed |= {manifest_name(version) for version in versions}
+    known = {name for manifest in manifests.values() for name in manifest.files()}
+    gone = [s for s in listed if s.name not in needed and (s.name in known or s.modified <= deadline)]
+    for stored in gone:
+        storage.delete(stored.name)
+    return Vacuumed(
+        versions=tuple(old), files=len(gone) + len(old), bytes=sum(stored.bytes for stored in gone)
+    )

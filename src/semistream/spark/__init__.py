@@ -1,0 +1,1 @@
+"""Where it runs: what semistream does with Spark. Of all folders only this one, pipeline/ and cli/ import pyspark."""
