@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numba
+from numba.core.caching import FunctionCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -15,5 +19,26 @@ def kernel(function: F) -> F:
 
     Kernels hold no lock, so threads that read and threads that check run side by side.
     """
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    compiled: Any = numba.njit(nogil=True)(function)
+    compiled._cache = _PackageCache(function)
+    kept: F = compiled
+    return kept
+
+
+class _PackageCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, aware of the other files of this package.
+
+    Numba compiles a kernel's callees into it but keys its cache by the kernel's own file alone, so after an upgrade it
+    would run a callee's old code.
+    """
+
+    def _index_key(self, sig: object, codegen: object) -> tuple[object, str]:
+        return super()._index_key(sig, codegen), _fingerprint()
+
+
+@cache
+def _fingerprint() -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -35,7 +35,6 @@ OPERATIONS = {
     "replace": lambda path: ss.build_master(CHANGED, path, if_exists="replace", **BUILD),
     "append": lambda path: ss.open_master(path).append(CHANGED),
     "upsert": lambda path: ss.open_master(path).upsert(CHANGED),
-    "delete": lambda path: ss.open_master(path).delete(CHANGED),
     "vacuum": lambda path: ss.open_master(path).vacuum(keep_for=timedelta(0)),
 }
 _CHANGES = ("mkdir", "link", "unlink", "rmdir", "fsync", "open")

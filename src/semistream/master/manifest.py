@@ -38,6 +38,8 @@ FORMAT_VERSION = 1
 MARKER = "semistream-master.json"
 Layout = Literal["key", "frequency", "heap"]
 LAYOUTS: tuple[Layout, ...] = ("key", "frequency", "heap")
+# What parsing raises where a file does not say what it should.
+_DAMAGE = (AttributeError, LookupError, TypeError, ValueError, RecursionError, pa.ArrowException)
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,12 @@ def read_manifest(storage: Storage, version: int) -> Manifest:
         if record.pop("checksum") != _checksum(record):
             raise ValueError("its checksum does not match")
         manifest = _manifest(record)
-        _ = manifest.schema.key_types  # read here, where damage to it can be told
+        if not manifest.schema.key_types:  # read here, where damage to it can be told
+            raise ValueError("no key")
         return manifest
     except StoreError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+    except (*_DAMAGE, OSError) as error:
         raise StoreError(
             asked,
             found=f"a damaged manifest {name} ({error!r})",
@@ -186,7 +189,7 @@ def is_claimed(storage: Storage) -> bool:
         record = json.loads(storage.get(MARKER))
     except FileNotFoundError:
         return False
-    except (ValueError, NotADirectoryError) as error:
+    except (*_DAMAGE, NotADirectoryError) as error:
         raise NotAStoreError(asked, found=str(error), hint="Give the directory of a store.") from error
     check_format(record, asked)
     return True

@@ -156,7 +156,7 @@ class LocalStorage:
         try:
             with os.scandir(self.root) as entries:
                 return all(entry.name.endswith(_ASIDE) for entry in entries)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
 
     def delete(self, name: str) -> None:

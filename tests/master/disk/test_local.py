@@ -251,14 +251,14 @@ def test_tmpfs_is_read_whether_it_takes_o_direct_or_not() -> None:
 # Other processes
 
 _FORK = """
-import os, sys
+import os, signal, sys
 import numpy as np
 from semistream.master.disk import Extents, LocalDisk, LocalFile, aligned_buffer
 
 buffer = aligned_buffer(64 * 4096)
 n = 64
 extents = Extents(np.zeros(n, int), np.arange(n)[::-1] * 4096, np.full(n, 4096), np.arange(n) * 4096)
-disks = [LocalDisk([LocalFile(sys.argv[1])], engine=engine) for engine in ("queue", "threads")]
+disks = [LocalDisk([LocalFile(sys.argv[1])], engine=engine, threads=2) for engine in ("queue", "threads")]
 
 def check():
     for disk in disks:
@@ -267,7 +267,12 @@ def check():
         assert buffer[::4096].tolist() == list(range(n))[::-1], disk
 
 check()
+check()
 child = os.fork()
+signal.alarm(30)  # waiting for a thread that only the parent has would take forever
+queue = disks[0]._take_queue()
+assert queue._process == os.getpid()
+disks[0]._queues.append(queue)
 check()
 for disk in disks:
     disk.close()
