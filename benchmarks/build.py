@@ -20,6 +20,7 @@ def session() -> SparkSession:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "6g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.local.dir", str(ROOT / "spark"))

@@ -23,7 +23,9 @@ def test_kernels_are_cached_until_any_file_of_the_package_changes(tmp_path):
     script.write_text(MODULE)
 
     def hits(fingerprint: str) -> int:
-        done = subprocess.run([sys.executable, script, fingerprint], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, script, fingerprint], capture_output=True, text=True, check=True
+        )
         return int(done.stdout)
 
     assert [hits(""), hits("")] == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from semistream.errors import InvalidInputError
 
@@ -29,7 +30,7 @@ def parse_bytes(size: int | str, *, name: str = "size") -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
         if match is None or match[2].lower() not in _UNITS:
             raise InvalidInputError(asked, found="no size in it", hint=hint)
-        value = round(float(match[1]) * _UNITS[match[2].lower()])
+        value = round(Fraction(match[1]) * _UNITS[match[2].lower()])
     if value <= 0:
         raise InvalidInputError(asked, found="a size that is not positive", hint=hint)
     return value

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba.core.caching import FunctionCache
+from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -25,7 +27,7 @@ def kernel(function: F) -> F:
     return kept
 
 
-class _PackageCache(FunctionCache):  # type: ignore[misc]
+class _PackageCache(FunctionCache):
     """Numba's cache, aware of the other files of this package.
 
     Numba compiles a kernel's callees into it but keys its cache by the kernel's own file alone, so after an upgrade it
@@ -42,3 +44,19 @@ def _fingerprint() -> str:
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@kernel
+def load_number(buffer: NDArray[np.uint8], at: int, width: int) -> int:
+    """The little-endian number of `width` bytes at a position; the compiler makes one load of it."""
+    value = np.int64(0)
+    for j in range(width):
+        value |= np.int64(buffer[at + j]) << (8 * j)
+    return value  # type: ignore[return-value]  # compiled, it is a machine integer
+
+
+@kernel
+def store_number(buffer: NDArray[np.uint8], at: int, width: int, value: int) -> None:
+    """Store the lowest `width` bytes of a number, little-endian."""
+    for j in range(width):
+        buffer[at + j] = (value >> (8 * j)) & 255

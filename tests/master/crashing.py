@@ -1,10 +1,10 @@
-"""A process that kills itself: test_crashes.py runs it, once for each kind of operation.
+"""A process whose children kill themselves: test_crashes.py runs it.
 
-    crashing.py OPERATION TEMPLATE WORK
+    crashing.py OPERATION TEMPLATE WORK [OPERATION TEMPLATE WORK ...]
 
-copies the store TEMPLATE (if it exists) to WORK/1, WORK/2, ... and runs the operation on the n-th copy in a child of its
-own that is killed just before the n-th change it makes to the file system; the last child comes to its end. A write is
-two changes: its first half, and the whole.
+For each three arguments it copies the store TEMPLATE (if it exists) to WORK/1, WORK/2, ... and runs the operation on the
+n-th copy in a child of its own that is killed just before the n-th change it makes to the file system; the last child
+comes to its end. A write is two changes: its first half, and the whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,7 +38,13 @@ OPERATIONS = {
     "upsert": lambda path: ss.open_master(path).upsert(CHANGED),
     "vacuum": lambda path: ss.open_master(path).vacuum(keep_for=timedelta(0)),
 }
-_CHANGES = ("mkdir", "link", "unlink", "rmdir", "fsync", "open")
+_CHANGES = (
+    "mkdir",
+    "link",
+    "unlink",
+    "rmdir",
+    "open",
+)  # a sync changes nothing that a killed process could miss
 
 
 def kill_before(step: int) -> None:
@@ -70,24 +77,33 @@ def kill_before(step: int) -> None:
     os.write = write
 
 
-def main(operation: str, template: Path, work: Path) -> None:
-    if operation == "build with spilled rows":
-        sources.ExternalSort = functools.partial(ExternalSort, memory_bytes=1)
-    OPERATIONS["build"](work / "warm-up")  # so that children have nothing to load or compile
+def crash_at_every_step(operation: str, template: Path, work: Path) -> None:
     for step in range(1, 1000):
         path = work / str(step)
         if template.exists():
             shutil.copytree(template, path)
         child = os.fork()
         if child == 0:
+            if operation == "build with spilled rows":
+                sources.ExternalSort = functools.partial(ExternalSort, memory_bytes=1)
             kill_before(step)
             OPERATIONS[operation](path)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            sys.exit(os.waitstatus_to_exitcode(status))
-    sys.exit("the operation never came to its end")
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            return
+        if code != -signal.SIGKILL:
+            sys.exit(f"{operation} failed at step {step}")
+    sys.exit(f"{operation} never came to its end")
+
+
+def main(arguments: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        OPERATIONS["build"](Path(scratch, "warm-up"))  # so that children have nothing to load or compile
+    for operation, template, work in zip(*[iter(arguments)] * 3, strict=True):
+        crash_at_every_step(operation, Path(template), Path(work))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1:])

@@ -138,7 +138,9 @@ class Stream:
 
 
 @pytest.mark.parametrize(
-    "source", [None, 5, b"path", {"id": [1]}, [], [1], [{"id": 1}], (1,), pa.array([1]), Stream()], ids=repr
+    "source",
+    [None, 5, b"path", {"id": [1]}, [], [1], [{"id": 1}], (1,), pa.array([1]), Stream()],
+    ids=lambda s: type(s).__name__,
 )
 def test_sources_of_a_wrong_type(target, source):
     path, extra = target

@@ -122,7 +122,7 @@ CHANGES = st.sampled_from(["append", "upsert", "upsert", "delete"])
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), group_bytes=st.sampled_from([1, 3 * 4096, 32 << 20]))
 def test_any_changes_in_any_order(
     tmp_path_factory, monkeypatch, rows_of, pages_of, layout, kind, data, group_bytes

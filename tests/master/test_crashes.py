@@ -18,20 +18,40 @@ _spec = importlib.util.spec_from_file_location("crashing", CRASHING)
 crashing = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(crashing)
 
+pytestmark = pytest.mark.xdist_group("crashes")  # the stores of all of them are made in one go
+
 OLD = {row["id"]: row["v"] for row in crashing.ROWS.to_pylist()}
 NEW = {row["id"]: row["v"] for row in crashing.CHANGED.to_pylist()}
 
 
-def run(operation: str, template: Path, work: Path) -> list[Path]:
-    """The stores that the killed operations left behind, and the last one, which was not killed."""
-    work.mkdir()
-    command = [sys.executable, str(CRASHING), operation, str(template), str(work)]
+BUILDS = ("build", "build by frequency", "build with spilled rows")
+CHANGES = (("append", "heap"), ("upsert", "key"), ("upsert", "frequency"), ("replace", "key"))
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory):
+    """For each operation the stores that it left as it was killed, and the last one, where it was not."""
+    root = tmp_path_factory.mktemp("crashes")
+    for layout in ("key", "frequency", "heap"):
+        ss.build_master(crashing.ROWS, root / layout, layout=layout, **crashing.BUILD)
+    versions = ss.build_master(crashing.ROWS, root / "versions", **crashing.BUILD)
+    versions.upsert(crashing.CHANGED).delete(crashing.ROWS.slice(20)).upsert(crashing.CHANGED)
+    cases = [(name, "none") for name in BUILDS] + [*CHANGES, ("vacuum", "versions")]
+    arguments = []
+    for operation, template in cases:
+        work = root / "work" / f"{operation} {template}"
+        work.mkdir(parents=True)
+        arguments += [operation, str(root / template), str(work)]
+    command = [sys.executable, str(CRASHING), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    steps = sorted((path for path in work.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
-    last = max(int(path.name) for path in steps)
-    assert last > 10, "so few steps cannot be all"
-    return [work / str(step) for step in range(1, last + 1)]
+    found = {}
+    for operation, template in cases:
+        work = root / "work" / f"{operation} {template}"
+        last = max(int(path.name) for path in work.iterdir())
+        assert last > 10, "so few steps cannot be all"
+        found[operation, template] = [work / str(step) for step in range(1, last + 1)]
+    return found
 
 
 def rows(master: ss.Master) -> list[tuple[int, str]]:
@@ -51,10 +71,10 @@ def check_clean_after_vacuum(master: ss.Master) -> None:
     assert master.verify().damaged == ()
 
 
-@pytest.mark.parametrize("operation", ["build", "build by frequency", "build with spilled rows"])
-def test_a_build_killed_at_any_step(tmp_path, operation):
+@pytest.mark.parametrize("operation", BUILDS)
+def test_a_build_killed_at_any_step(left_behind, operation):
     outcomes = []
-    for path in run(operation, tmp_path / "none", tmp_path / "work"):
+    for path in left_behind[operation, "none"]:
         committed = (path / "versions" / "00000001.json").exists()
         outcomes.append(committed)
         if committed:
@@ -82,14 +102,10 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("operation", "layout"),
-    [("append", "heap"), ("upsert", "key"), ("upsert", "frequency"), ("replace", "key")],
-)
-def test_a_change_killed_at_any_step(tmp_path, operation, layout):
-    ss.build_master(crashing.ROWS, tmp_path / "template", layout=layout, **crashing.BUILD)
+@pytest.mark.parametrize(("operation", "layout"), CHANGES)
+def test_a_change_killed_at_any_step(left_behind, operation, layout):
     outcomes = []
-    for path in run(operation, tmp_path / "template", tmp_path / "work"):
+    for path in left_behind[operation, layout]:
         committed = (path / "versions" / "00000002.json").exists()
         outcomes.append(committed)
         found = ss.open_master(path)
@@ -106,11 +122,11 @@ def test_a_change_killed_at_any_step(tmp_path, operation, layout):
     assert set(outcomes) == {False, True}
 
 
-def test_a_vacuum_killed_at_any_step(tmp_path):
-    template = ss.build_master(crashing.ROWS, tmp_path / "template", **crashing.BUILD)
-    template.upsert(crashing.CHANGED).delete(crashing.ROWS.slice(20)).upsert(crashing.CHANGED)
-    expected = rows(ss.open_master(tmp_path / "template"))
-    for path in run("vacuum", tmp_path / "template", tmp_path / "work"):
+def test_a_vacuum_killed_at_any_step(left_behind):
+    stores = left_behind["vacuum", "versions"]
+    expected = sorted((OLD | NEW).items())
+    expected = [(i, v) for i, v in expected if i > 20 or i in NEW]
+    for path in stores:
         found = ss.open_master(path)
         assert found.version == 4
         for version in found.versions():
@@ -118,3 +134,4 @@ def test_a_vacuum_killed_at_any_step(tmp_path):
             assert opened.verify().damaged == (), "a version that can be opened can be read"
         assert rows(found) == expected
         check_clean_after_vacuum(found.append(crashing.CHANGED))
+    assert ss.open_master(stores[-1]).versions() == [5]

@@ -96,6 +96,7 @@ class PageIndex:
     """What a reader keeps in memory of a version: separators and runs of pages."""
 
     pages: int
+    max_page_rows: int
     separators: Keys | None
     continues: NDArray[np.uint8]  # bits, one a page
     run_page: I64  # the first page of each run, and the number of pages as a last entry
@@ -117,6 +118,7 @@ class PageIndex:
         heads = np.flatnonzero(begins)
         return PageIndex(
             pages=count,
+            max_page_rows=int(table.rows.max()) if count else 0,
             separators=table.separators,
             continues=np.packbits(table.continues, bitorder="little"),
             run_page=np.append(heads, count).astype(np.int64),

@@ -80,7 +80,8 @@ def operation(storage: Storage) -> Iterator[Operation]:
             if not claimed and not isinstance(error, ConcurrentChangeError):
                 _give_up_claim(storage)
             if root:
-                _remove_all_empty([root / name for name in ("scratch", "pages", "versions")] + missing)
+                folders = (begun.folder, "scratch", "pages", "versions")
+                _remove_all_empty([*(root / name for name in folders), *missing])
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

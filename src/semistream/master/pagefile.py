@@ -63,7 +63,11 @@ class PageFileWriter:
     def __post_init__(self) -> None:
         self.name = f"{self.folder}/{uuid.uuid4().hex}.arrow"
         self._upload = self.storage.upload(self.name)
-        self._put(_header(self.schema))
+        try:
+            self._put(_header(self.schema))
+        except BaseException:
+            self.abort()
+            raise
 
     def write(self, batch: pa.RecordBatch, *, keep_tail: bool = False) -> NDArray[np.int64]:
         """Write the rows of a batch as pages; give the row at which each page begins, and the end of the last.

@@ -260,8 +260,9 @@ class ObjectStorage:
         return sorted(found, key=lambda stored: stored.name)
 
     def is_empty(self) -> bool:
-        """Whether there is nothing at all at the location."""
-        return not self.filesystem.get_file_info(pafs.FileSelector(self.root, allow_not_found=True))
+        """Whether there is no object at the location; pyarrow leaves directories behind where it deletes some."""
+        entries = self.filesystem.get_file_info(pafs.FileSelector(self.root, allow_not_found=True))
+        return all(info.type == pafs.FileType.Directory for info in entries) and not self.list()
 
     def delete(self, name: str) -> None:
         """Remove a file."""

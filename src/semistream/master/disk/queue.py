@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semistream.errors import StoreError
 from semistream.master.disk import kernels
 
-# Random reads gain up to about 128 in flight here (QD 64: 0.8 of it); a queue costs 32 bytes of kernel memory each.
+# Random reads gain up to about 128 in flight here; 64 reach 0.8 of that, 32 reach 0.6.
 DEPTH = 128
 
 # Devices tend to finish what they were given together; a second half that waits keeps them busy during verification.
