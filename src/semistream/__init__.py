@@ -2,10 +2,12 @@
 
 Data flows through the folders in this order:
 
-    workload/  what arrives  ->  master/  what it meets  ->  spark/  where it runs  ->  cli/
+    workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
+      ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
 """
 
 from semistream.errors import SemistreamError
+from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
 
-__all__ = ["Master", "SemistreamError", "build_master", "open_master"]
+__all__ = ["ALGORITHMS", "JoinedStream", "Master", "SemistreamError", "build_master", "join", "open_master"]

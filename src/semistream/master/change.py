@@ -2,7 +2,8 @@
 
 Pages are never written twice. A change finds the pages that its keys belong to, writes them again with the change made,
 and the new version's table points to the new pages and to all the old ones that stayed. So the rows of layout "key"
-are sorted in every version, a key is found as before, and the cost is that of the pages touched.
+are sorted in every version, a key is found as before, and the cost is that of the pages touched. The other layouts have
+no order to find a key by: they are read whole, and layout "frequency" gets its index anew.
 
     version 1   [ a ][ b ][ c ][ d ]
     upsert of keys in b, c:            [ b' ][ c' ]           a new file
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from semistream.master.disk import aligned_buffer
 from semistream.master.index import PageTable
 from semistream.master.keyindex import build_key_index
-from semistream.master.keys import KeyCodec, Keys, positions_of
+from semistream.master.keys import KeyCodec, Keys, is_in, positions_of
 from semistream.master.manifest import Manifest, Statistics
 from semistream.master.operation import Operation, operation
 from semistream.master.pageset import PageSet, save_page_set
@@ -127,7 +128,7 @@ class _Rewrite:
             rows = self._read(first, last)
             keys = key_codes(rows, self.schema.key, self.codec)
             start, stop = _overlapping(found.first, home, first, last)
-            known[start:stop] |= _is_in(changes.select(start, stop).keys, keys)
+            known[start:stop] |= is_in(changes.select(start, stop).keys, keys)
             added = changes.select(*np.searchsorted(home, [first, last + 1]).tolist())
             yield self._merged(rows, keys, changes.select(start, stop), added)
 
@@ -140,7 +141,7 @@ class _Rewrite:
     def _merged(self, rows: pa.RecordBatch, keys: Keys, changes: Changes, added: Changes) -> pa.RecordBatch:
         """The rows of a group of pages with the keys of `changes` replaced and the rows of `added` put in."""
         if changes.kind != "append":
-            kept = np.flatnonzero(~_is_in(keys, changes.keys))
+            kept = np.flatnonzero(~is_in(keys, changes.keys))
             rows, keys = take(rows, kept), keys.take(kept)
         if changes.kind != "delete" and len(added.rows):
             # Stable: among rows of one key those that were there come first.
@@ -175,7 +176,7 @@ class _Rewrite:
     ) -> pa.RecordBatch | None:
         """The rows with changed keys taken out and, at the first place of each key, its new rows; None if untouched."""
         keys = key_codes(rows, self.schema.key, self.codec)
-        hit = _is_in(keys, changes.keys)
+        hit = is_in(keys, changes.keys)
         if not hit.any():
             return None
         at = np.flatnonzero(hit)
@@ -286,12 +287,6 @@ def _overlapping(first: I64, last: I64, group_first: int, group_last: int) -> tu
     start = int(np.searchsorted(last, group_first, side="left"))
     stop = int(np.searchsorted(first, group_last, side="right"))
     return start, max(start, stop)
-
-
-def _is_in(keys: Keys, sorted_keys: Keys) -> NDArray[np.bool_]:
-    left = positions_of(keys, sorted_keys, side="left")
-    right = positions_of(keys, sorted_keys, side="right")
-    return right > left
 
 
 def _statistics(old: Statistics, data: PageSet, changes: Changes, grown: int | None) -> Statistics:

@@ -153,6 +153,10 @@ class PageIndex:
         before = exact & self._continues(capped)
         return PageRange(first=np.where(exact, first - before, np.maximum(last, 0)), last=last)
 
+    def goes_on(self, page: int) -> bool:
+        """Whether a page begins with the key that the page before it ended with."""
+        return page < self.pages and bool(self._continues(np.array([page]))[0])
+
     def extents(self, pages: I64) -> Extents:
         """How to read these pages one behind the other into a buffer."""
         run = np.searchsorted(self.run_page, pages, side="right") - 1

@@ -170,6 +170,22 @@ def positions_of(probes: Keys, among: Keys, *, side: Literal["left", "right"]) -
     raise TypeError("keys of two codecs cannot be compared")
 
 
+def is_in(probes: Keys, among: Keys) -> NDArray[np.bool_]:
+    """Which probes are among sorted keys."""
+    return positions_of(probes, among, side="right") > positions_of(probes, among, side="left")
+
+
+def pairwise_equal(one: Keys, other: Keys) -> NDArray[np.bool_]:
+    """Which keys are the same as those at the same position."""
+    if isinstance(one, NarrowKeys) and isinstance(other, NarrowKeys):
+        return np.equal(one.codes, other.codes)
+    if isinstance(one, WideKeys) and isinstance(other, WideKeys):
+        out = np.empty(len(one), dtype=np.bool_)
+        _pairwise_equal(one.offsets, one.data, other.offsets, other.data, out)
+        return out
+    raise TypeError("keys of two codecs cannot be compared")
+
+
 def shortest_separators(last: Keys, first: Keys) -> Keys:
     """For each i the shortest code above `last[i]` and not above `first[i]`: all an index needs to keep.
 
@@ -293,6 +309,12 @@ def _search(offsets: I64, data: U8, probe_offsets: I64, probe_data: U8, right: b
 def _differs_from_previous(offsets: I64, data: U8, flags: NDArray[np.bool_]) -> None:
     for i in range(1, len(flags)):
         flags[i] = _compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) != 0
+
+
+@kernel
+def _pairwise_equal(a_at: I64, a: U8, b_at: I64, b: U8, out: NDArray[np.bool_]) -> None:
+    for i in range(len(out)):
+        out[i] = _compare(a, a_at[i], a_at[i + 1], b, b_at[i], b_at[i + 1]) == 0
 
 
 @kernel

@@ -73,7 +73,7 @@ class PageSet:
         return self._rows(self.load(pages, disk, buffer), buffer)
 
     def scan(self, disk: Disk, *, start: int = 0, stop: int | None = None) -> Iterator[list[pa.RecordBatch]]:
-        """Read pages in order, some megabytes at a time; what is yielded is overwritten two steps later.
+        """Read pages in order, some megabytes at a time; what is yielded is valid until the next step.
 
         The next ones are read while the caller works on these.
         """

@@ -51,6 +51,12 @@ class MasterSchema:
                         found=f"{column.type} ({error})",
                         hint="Cast it first.",
                     ) from error
+            if column.null_count and not field.nullable:
+                raise InvalidInputError(
+                    f"column {field.name!r}, declared not null",
+                    found=f"{column.null_count} nulls",
+                    hint="Declare it nullable, or fill them.",
+                )
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
 

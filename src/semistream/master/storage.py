@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,13 +90,13 @@ def open_storage(path: str | os.PathLike[str], *, filesystem: pafs.FileSystem | 
             filesystem, text = pafs.FileSystem.from_uri(text)
         except (pa.ArrowInvalid, OSError) as error:
             raise InvalidInputError(
-                f"path={path!r}",
-                found=str(error),
+                f"path={_public(text)!r}",
+                found=_public(str(error)),
                 hint="Give a local directory or a URI that pyarrow.fs knows.",
             ) from error
     if isinstance(filesystem, pafs.LocalFileSystem):
         return LocalStorage(_absolute(text), location=os.fspath(path))
-    return ObjectStorage(filesystem, text.rstrip("/"), location=os.fspath(path))
+    return ObjectStorage(filesystem, text.rstrip("/"), location=_public(os.fspath(path)))
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,11 @@ def _remove_if_empty(folder: Path, root: Path) -> None:
     if folder != root:
         with contextlib.suppress(OSError):
             folder.rmdir()
+
+
+def _public(uri: str) -> str:
+    """A URI without the credentials that may be in it: it goes into messages, logs and notebooks."""
+    return re.sub(r"(\w+://)[^/@\s]*@", r"\1", uri)
 
 
 def _absolute(path: str) -> str:

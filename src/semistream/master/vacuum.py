@@ -27,8 +27,8 @@ def vacuum(
 ) -> Vacuumed:
     """Remove versions that were replaced longer than `keep_for` ago, and files of operations that never finished.
 
-    A reader that opened a version goes on as long as it is kept; an operation still at work keeps its files fresh by
-    writing them. The current version always stays.
+    A reader that opened a version goes on as long as it is kept. An operation at work is told from one that died by the
+    age of its files, so `keep_for` must be longer than any build or change takes. The current version always stays.
     """
     if keep_for < timedelta(0):
         raise InvalidInputError(

@@ -1,0 +1,8 @@
+"""What is hot: master rows that the stream asks for most, in memory.
+
+recorder.py   how often each cached key is used, and which goes when room is needed
+"""
+
+from semistream.front.recorder import FrequencyRecorder
+
+__all__ = ["FrequencyRecorder"]

@@ -1,0 +1,12 @@
+"""How stream and master are matched: one file per algorithm, behind one contract (base.py).
+
+tuples --> front stage --> meshjoin | hybridjoin | inlj ... --> output
+              ^                 |   window, disk buffer
+              +---- hot rows ---+
+"""
+
+from semistream.joins.base import Join, JoinStats
+from semistream.joins.join import JoinedStream, join
+from semistream.joins.registry import ALGORITHMS, Settings
+
+__all__ = ["ALGORITHMS", "Join", "JoinStats", "JoinedStream", "Settings", "join"]

@@ -1,0 +1,85 @@
+"""Master rows in memory, and how they answer tuples: shared by the front stage, Optimised X-HYBRIDJOIN's H_R and in-memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semistream.joins.base import Answers, JoinStats
+from semistream.joins.reader import Loaded
+from semistream.joins.sides import KEY_LEAF, JoinShape, Tuples
+from semistream.master.keys import NarrowKeys, WideKeys
+from semistream.memory.budget import Budget
+from semistream.memory.leaves import Leaf, Rows, Values
+from semistream.memory.rowstore import RecordLayout
+from semistream.memory.rowtable import RowTable
+
+I64 = NDArray[np.int64]
+_OUTPUT_ROWS = 1 << 16
+
+
+@dataclass
+class HotRows:
+    """A table of master rows that the stream probes."""
+
+    shape: JoinShape
+    table: RowTable
+    stats: JoinStats
+
+    @staticmethod
+    def leaves(shape: JoinShape) -> tuple[Leaf, ...]:
+        """What is kept of a master row: for wide keys the key's bytes, then the output columns."""
+        return (KEY_LEAF, *shape.master_leaves) if shape.wide else shape.master_leaves
+
+    @staticmethod
+    def allocate(
+        shape: JoinShape,
+        budget: Budget,
+        stats: JoinStats,
+        rows: int,
+        heap_bytes: float,
+        *,
+        name: str,
+        who: str,
+    ) -> HotRows:
+        """Room for so many rows inside the budget."""
+        layout = RecordLayout.of(HotRows.leaves(shape))
+        table = RowTable.allocate(budget, name, layout, max(rows, 1), heap_bytes, wide=shape.wide, who=who)
+        return HotRows(shape, table, stats)
+
+    @staticmethod
+    def rows_of(loaded: Loaded, at: I64) -> Rows:
+        """Loaded rows as they are kept."""
+        rows = loaded.rows(at)
+        if isinstance(loaded.keys, WideKeys):
+            keys = loaded.keys.take(at)
+            rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
+        return rows
+
+    def keep(self, loaded: Loaded, at: I64) -> I64:
+        """Keep loaded rows; there must be room. Gives their slots."""
+        rows = self.rows_of(loaded, at)
+        codes = loaded.keys.codes[at] if isinstance(loaded.keys, NarrowKeys) else loaded.probes.codes[at]
+        return self.table.add(rows, np.arange(len(at), dtype=np.int64), codes)
+
+    def find(self, tuples: Tuples) -> I64:
+        """For each tuple the slot of its key's first row, or -1."""
+        return self.table.find(self.shape.probes(tuples))
+
+    def answer(self, tuples: Tuples, first: I64) -> Answers:
+        """Put out the tuples that `find` found, with all their rows."""
+        at, slots = self.table.pairs(first)
+        answers = []
+        for start in range(0, len(at), _OUTPUT_ROWS):
+            part = slice(start, start + _OUTPUT_ROWS)
+            master = self.table.store.get(slots[part])
+            if self.shape.wide:
+                master = Rows(master.count, master.leaves[1:])
+            answers.append(self.shape.joined(self.shape.stream_rows(tuples, at[part]), master))
+        hits = int(np.count_nonzero(first >= 0))
+        self.stats.front_hits += hits
+        self.stats.answered += hits
+        self.stats.rows += len(at)
+        return answers

@@ -1,0 +1,133 @@
+"""Index nested loop join (MESH section 2, CACHING section 3.3): the baseline.
+
+Every tuple looks its key up through the index and reads the pages it is sent to, shared with nobody. The look-ups of as
+many tuples as the disk buffer has pages for are given to the disk together, which is all the help a baseline gets; two
+tuples of one key still read its page twice.
+
+Cost: c_IO(1) + d_T c_H + c_O per tuple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semistream.joins.base import Answers, JoinStats
+from semistream.joins.pagefinder import Found, PageFinder
+from semistream.joins.sides import Tuples
+from semistream.joins.waiting import Waiting
+from semistream.master.keys import is_in
+
+I64 = NDArray[np.int64]
+
+
+@dataclass
+class IndexNestedLoopJoin:
+    """A queue of tuples, and a look-up for each."""
+
+    waiting: Waiting
+    finder: PageFinder
+
+    @property
+    def stats(self) -> JoinStats:
+        """Counts of everything."""
+        return self.waiting.stats
+
+    @property
+    def room(self) -> int:
+        """Free places in the queue."""
+        return self.waiting.window.room
+
+    @property
+    def pending(self) -> int:
+        """How many tuples wait."""
+        return self.waiting.window.waiting
+
+    @property
+    def bound(self) -> int:
+        """Every advance answers at least the oldest tuple."""
+        return self.pending
+
+    def offer(self, tuples: Tuples) -> tuple[Answers, int]:
+        """Queue the tuples."""
+        return [], self.waiting.admit(tuples, self.room)
+
+    def advance(self) -> Answers:
+        """Look up as many of the oldest tuples as the disk buffer has room for."""
+        if not self.pending:
+            return []
+        oldest = self.waiting.window.oldest(self.waiting.reader.pages_at_once)
+        keys = self.waiting.keys(oldest)
+        order = keys.argsort()
+        starts = keys.take(order).starts()
+        distinct = self.finder.find(keys.take(order[starts]))
+        found = _repeated(distinct, order, starts)
+        count = self._fitting(found)
+        if count == 0:
+            return self._long(oldest[:1], found.pages_of(0))
+        return self._looked_up(
+            oldest[:count], found.pages[: found.starts[count]], np.diff(found.starts[: count + 1])
+        )
+
+    def _fitting(self, found: Found) -> int:
+        """How many tuples' pages fit into the disk buffer."""
+        lengths = np.concatenate(
+            [[0], np.cumsum(self.waiting.reader.master.index.extents(found.pages).length)]
+        )
+        ends = lengths[found.starts[1:]]
+        return int(np.searchsorted(ends, len(self.waiting.reader.buffer), side="right"))
+
+    def _looked_up(self, slots: I64, pages: I64, counts: I64) -> Answers:
+        waiting = self.waiting
+        found_slots, found_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        answers: Answers = []
+        if len(pages):
+            loaded = waiting.reader.load(pages)
+            self.stats.advances += 1
+            self.stats.pages += len(pages)
+            first = loaded.found.first_row
+            ends = np.cumsum(counts)
+            found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])
+            answers = waiting.put_out(loaded, found_slots, found_rows)
+        met = np.isin(slots, found_slots)
+        missed = waiting.shape.missed(waiting.shape.tuples_of(waiting.window.store.get(slots[~met])))
+        self.stats.misses += int((~met).sum())
+        self.stats.rows += len(missed) if missed is not None else 0
+        waiting.answer(slots)
+        return answers + ([missed] if missed is not None else [])
+
+    def _long(self, slot: I64, pages: I64) -> Answers:
+        """One tuple whose key's rows fill more than the disk buffer."""
+        waiting = self.waiting
+        key = waiting.keys(slot)
+        answers: Answers = []
+        while len(pages):
+            count = max(1, waiting.reader.fitting(pages))
+            loaded = waiting.reader.load(pages[:count])
+            self.stats.advances += 1
+            self.stats.pages += count
+            rows = np.flatnonzero(is_in(loaded.keys, key))
+            answers += waiting.put_out(loaded, np.repeat(slot, len(rows)), rows)
+            pages = pages[count:]
+        if not answers:
+            return waiting.miss(slot)
+        waiting.answer(slot)
+        return answers
+
+    def snapshot(self) -> pa.RecordBatch:
+        """The waiting tuples, oldest first."""
+        return self.waiting.snapshot()
+
+
+def _repeated(distinct: Found, order: I64, starts: NDArray[np.bool_]) -> Found:
+    """The pages of every tuple, from those of distinct keys: tuple order[j] has the key that began last before j."""
+    which = np.empty(len(order), dtype=np.int64)
+    which[order] = np.cumsum(starts) - 1
+    counts = np.diff(distinct.starts)[which]
+    begin = np.zeros(len(order) + 1, dtype=np.int64)
+    np.cumsum(counts, out=begin[1:])
+    at = np.repeat(distinct.starts[:-1][which] - begin[:-1], counts) + np.arange(begin[-1])
+    return Found(begin, distinct.pages[at])

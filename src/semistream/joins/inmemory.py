@@ -1,0 +1,95 @@
+"""The whole master in a hash table: the upper bound that every other join is compared with, never a default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semistream.joins.base import Answers, JoinStats
+from semistream.joins.hotrows import HotRows
+from semistream.joins.reader import MasterReader
+from semistream.joins.sides import JoinShape, Tuples
+from semistream.memory.budget import Budget
+
+_ANY = 1 << 20
+
+
+@dataclass
+class InMemoryJoin:
+    """Every tuple is answered as it arrives."""
+
+    hot: HotRows
+    stats: JoinStats
+
+    @staticmethod
+    def open(shape: JoinShape, reader: MasterReader, budget: Budget, stats: JoinStats) -> InMemoryJoin:
+        """Read the master, twice: once to know how much room its strings take."""
+        per_row = _string_bytes(reader) / max(reader.master.rows, 1)
+        hot = HotRows.allocate(
+            shape, budget, stats, reader.master.rows, per_row, name="master", who="in-memory"
+        )
+        for pages in _steps(reader):
+            loaded = reader.load(pages)
+            hot.keep(loaded, np.arange(loaded.found.rows, dtype=np.int64))
+        return InMemoryJoin(hot, stats)
+
+    @property
+    def room(self) -> int:
+        """There is always room: nobody waits."""
+        return _ANY
+
+    @property
+    def pending(self) -> int:
+        """Nobody waits."""
+        return 0
+
+    @property
+    def bound(self) -> int:
+        """Nobody waits."""
+        return 0
+
+    def offer(self, tuples: Tuples) -> tuple[Answers, int]:
+        """Answer the tuples."""
+        first = self.hot.find(tuples)
+        answers = self.hot.answer(tuples, first)
+        absent = np.flatnonzero(first < 0)
+        self.stats.misses += len(absent)
+        self.stats.answered += len(absent)
+        if not len(absent) or self.hot.shape.how == "inner":
+            return answers, len(tuples)
+        shape = self.hot.shape
+        missed = shape.missed(shape.tuples_of(shape.stream_rows(tuples, absent)))
+        self.stats.rows += len(absent)
+        return [*answers, *([missed] if missed is not None else [])], len(tuples)
+
+    def advance(self) -> Answers:
+        """Nothing to do."""
+        return []
+
+    def snapshot(self) -> pa.RecordBatch:
+        """Nobody waits."""
+        return pa.RecordBatch.from_pylist([], schema=self.hot.shape.stream)
+
+
+def _steps(reader: MasterReader) -> Iterator[NDArray[np.int64]]:
+    """All pages, a disk buffer at a time."""
+    start = 0
+    while start < reader.master.pages:
+        stop = min(start + reader.pages_at_once, reader.master.pages)
+        pages = np.arange(start, stop, dtype=np.int64)
+        count = max(1, reader.fitting(pages))
+        yield pages[:count]
+        start += count
+
+
+def _string_bytes(reader: MasterReader) -> int:
+    total = 0
+    for pages in _steps(reader):
+        loaded = reader.load(pages)
+        kept = HotRows.rows_of(loaded, np.arange(loaded.found.rows, dtype=np.int64))
+        total += sum(int(values.offsets[-1]) for values in kept.leaves if values.offsets is not None)
+    return total

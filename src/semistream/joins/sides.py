@@ -1,0 +1,238 @@
+"""The two sides of a join as kernels see them: stream tuples with their codes, and the output they become.
+
+Output columns are the stream's, then the master's without its key columns. A master column whose name the stream has
+already gets the suffix ``_master``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from semistream.errors import InvalidInputError
+from semistream.kernel import kernel
+from semistream.master import Master
+from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
+from semistream.master.part import drop_null_keys
+from semistream.memory.leaves import Leaf, Rows, Values, batch_of, leaves_of, rows_of, take_rows
+from semistream.memory.table import Probes
+
+How = Literal["inner", "left"]
+On = str | Sequence[str] | Mapping[str, str]
+CLASH_SUFFIX = "_master"
+KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
+_NO_BYTES = np.empty(0, dtype=np.uint8)
+_NO_OFFSETS = np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Stream tuples on their way: rows `at` of some leaves (for wide keys the key's bytes first), and their codes."""
+
+    rows: Rows
+    at: NDArray[np.int64]
+    codes: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def select(self, which: NDArray[np.int64] | slice) -> Tuples:
+        """Some of the tuples, in this order."""
+        return Tuples(self.rows, self.at[which], self.codes[which])
+
+
+@dataclass(frozen=True)
+class JoinShape:
+    """What joins what: the stream's schema, its key columns in the order of the master's key, the output."""
+
+    stream: pa.Schema
+    stream_key: tuple[str, ...]
+    codec: KeyCodec
+    how: How
+    master_columns: tuple[str, ...]
+    output: pa.Schema
+    stream_leaves: tuple[Leaf, ...]
+    master_leaves: tuple[Leaf, ...]
+    master_output: pa.Schema  # the master's part of the output
+
+    @property
+    def wide(self) -> bool:
+        """Whether keys need more than their 64-bit codes."""
+        return not self.codec.is_narrow
+
+    @property
+    def window_leaves(self) -> tuple[Leaf, ...]:
+        """What is kept of a waiting tuple."""
+        return (KEY_LEAF, *self.stream_leaves) if self.wide else self.stream_leaves
+
+    def keyed(self, batch: pa.RecordBatch) -> tuple[Tuples, pa.RecordBatch]:
+        """The tuples that have a key, and the rows that have none and so match nothing."""
+        valid = drop_null_keys(batch, self.stream_key)
+        keyless = batch.slice(0, 0)
+        if len(valid) < len(batch):
+            null = pc.invert(_all_valid(batch, self.stream_key))
+            keyless = batch.filter(null)
+        columns = [
+            _cast(valid.column(valid.schema.get_field_index(name)), kind, name)
+            for name, kind in zip(self.stream_key, self.codec.types, strict=True)
+        ]
+        keys = self.codec.encode(columns)
+        rows = rows_of(valid, self.stream_leaves)
+        if isinstance(keys, WideKeys):
+            rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
+        return Tuples(rows, np.arange(rows.count, dtype=np.int64), codes_of(keys)), keyless
+
+    def probes(self, tuples: Tuples) -> Probes:
+        """The tuples' keys, to be looked for among master rows in memory."""
+        key = tuples.rows.leaves[0] if self.wide else None
+        if key is None or key.offsets is None:
+            return Probes(tuples.codes, _NO_OFFSETS, _NO_BYTES)
+        keys = WideKeys(key.offsets, key.data).take(tuples.at)
+        return Probes(tuples.codes, keys.offsets, keys.data)
+
+    def stream_rows(self, tuples: Tuples, at: NDArray[np.int64]) -> Rows:
+        """Some of the tuples as kept rows."""
+        return take_rows(tuples.rows, self.window_leaves, tuples.at[at])
+
+    def tuples_of(self, rows: Rows) -> pa.RecordBatch:
+        """Kept tuples as the batch they came as."""
+        leaves = rows.leaves[1:] if self.wide else rows.leaves
+        return batch_of(Rows(rows.count, leaves), self.stream_leaves, self.stream)
+
+    def joined(self, stream: Rows, master: Rows) -> pa.RecordBatch:
+        """Tuples with the master rows they met, side by side."""
+        left = self.tuples_of(stream)
+        right = batch_of(master, self.master_leaves, self.master_output)
+        return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=self.output)
+
+    def missed(self, tuples: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Tuples that met nothing: with nulls in a left join, nothing in an inner one."""
+        if self.how == "inner" or not len(tuples):
+            return None
+        nulls = [pa.nulls(len(tuples), field.type) for field in self.master_output]
+        return pa.RecordBatch.from_arrays([*tuples.columns, *nulls], schema=self.output)
+
+
+def shape_join(
+    stream: pa.Schema, master: Master, *, on: On, how: str = "inner", columns: Sequence[str] | None = None
+) -> JoinShape:
+    """Check what is to be joined, once, and say how."""
+    if how not in ("inner", "left"):
+        raise InvalidInputError(f"how={how!r}", found="no such join", hint="Choose 'inner' or 'left'.")
+    pairs = _pairs(on)
+    asked = f"on={on!r}"
+    for name in pairs:
+        if name not in stream.names:
+            raise InvalidInputError(
+                asked,
+                found=f"a stream with the columns {', '.join(stream.names)}",
+                hint=f"{name!r} must be one of them.",
+            )
+    if sorted(pairs.values()) != sorted(master.key):
+        raise InvalidInputError(
+            asked,
+            found=f"a master keyed by {', '.join(master.key)}",
+            hint="Join on exactly the master's key; map names that differ: on={'stream_name': 'master_name'}.",
+        )
+    by_master = {theirs: ours for ours, theirs in pairs.items()}
+    payload = (
+        tuple(name for name in master.schema.names if name not in master.key)
+        if columns is None
+        else tuple(columns)
+    )
+    unknown = [name for name in payload if name not in master.schema.names]
+    if unknown:
+        raise InvalidInputError(
+            f"columns={list(payload)}",
+            found=f"a master with the columns {', '.join(master.schema.names)}",
+            hint=f"Leave out {', '.join(unknown)}.",
+        )
+    selected = pa.schema([master.schema.field(name) for name in payload])
+    named = [
+        field.with_name(_free_name(field.name, stream.names)).with_nullable(field.nullable or how == "left")
+        for field in selected
+    ]
+    return JoinShape(
+        stream=stream,
+        stream_key=tuple(by_master[name] for name in master.key),
+        codec=master.codec,
+        how=how,  # type: ignore[arg-type]
+        master_columns=payload,
+        output=pa.schema([*stream, *named]),
+        stream_leaves=leaves_of(stream),
+        master_leaves=leaves_of(selected),
+        master_output=pa.schema(named),
+    )
+
+
+def codes_of(keys: Keys) -> NDArray[np.uint64]:
+    """A 64-bit number a key: the code itself, or a hash of it."""
+    if isinstance(keys, NarrowKeys):
+        return keys.codes
+    codes = np.empty(len(keys), dtype=np.uint64)
+    _hash(keys.offsets, keys.data, codes)
+    return codes
+
+
+def probes_of(keys: Keys) -> Probes:
+    """Keys to look for in a window or a front stage."""
+    if isinstance(keys, NarrowKeys):
+        return Probes(keys.codes, _NO_OFFSETS, _NO_BYTES)
+    return Probes(codes_of(keys), keys.offsets, keys.data)
+
+
+def _pairs(on: On) -> dict[str, str]:
+    if isinstance(on, str):
+        return {on: on}
+    if isinstance(on, Mapping):
+        return dict(on)
+    return {name: name for name in on}
+
+
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += CLASH_SUFFIX
+    return name
+
+
+def _all_valid(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+    valid = batch.column(batch.schema.get_field_index(names[0])).is_valid()
+    for name in names[1:]:
+        valid = pc.and_(valid, batch.column(batch.schema.get_field_index(name)).is_valid())
+    return valid
+
+
+def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"joining the stream's {name!r} with a key of type {kind}",
+            found=f"{column.type} ({error})",
+            hint="Cast the stream's column to the key's type; a value that does not fit can match nothing.",
+        ) from error
+
+
+@kernel
+def _hash(offsets: NDArray[np.int64], data: NDArray[np.uint8], codes: NDArray[np.uint64]) -> None:
+    """A multiplicative hash, eight bytes at a time; equal hashes are told apart by the bytes."""
+    factor = np.uint64(0x9FB21C651E98DF25)
+    for i in range(len(codes)):
+        value = np.uint64(offsets[i + 1] - offsets[i]) * factor
+        at = offsets[i]
+        while at < offsets[i + 1]:
+            word = np.uint64(0)
+            for j in range(min(8, offsets[i + 1] - at)):
+                word |= np.uint64(data[at + j]) << np.uint64(8 * j)
+            value = (value ^ word) * factor
+            value ^= value >> np.uint64(29)
+            at += 8
+        codes[i] = value
