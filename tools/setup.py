@@ -23,9 +23,14 @@ def main(folder: str) -> None:
         )
     home = ROOT / folder
     python = home / "bin" / "python"
-    if not python.exists():
+    if not has_pip(python):  # none yet, or one whose making was interrupted
         say("making the virtual environment")
-        venv.create(home, with_pip=True, clear=True)
+        try:
+            venv.create(home, with_pip=True, clear=True)
+        except subprocess.CalledProcessError:
+            sys.exit(
+                "This Python cannot make virtual environments with pip. On Debian: apt install python3-venv"
+            )
     say("installing the locked packages (some minutes the first time)")
     pip(python, "--require-hashes", "-r", "requirements/lock.txt")
     pip(python, "--no-deps", "--no-build-isolation", "--editable", ".")
@@ -39,6 +44,17 @@ def main(folder: str) -> None:
     else:
         say(f"Java: {java.stdout.strip()}")
     (home / ".ready").touch()
+
+
+def has_pip(python: Path) -> bool:
+    """Whether a virtual environment is complete."""
+    try:
+        return (
+            subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode
+            == 0
+        )
+    except OSError:
+        return False
 
 
 def pip(python: Path, *arguments: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from functools import cache
@@ -22,8 +23,16 @@ def kernel(function: F) -> F:
     Kernels hold no lock, so threads that read and threads that check run side by side.
     """
     compiled: Any = numba.njit(nogil=True)(function)
-    compiled._cache = _PackageCache(function)
+    # Where nothing is writable (a read-only installation without a home), kernels are compiled in every process.
+    with contextlib.suppress(RuntimeError):
+        compiled._cache = _PackageCache(function)
     kept: F = compiled
+    return kept
+
+
+def inlined(function: F) -> F:
+    """A piece of a kernel, put into every kernel that calls it: no call, no counting of references."""
+    kept: F = numba.njit(nogil=True, inline="always")(function)
     return kept
 
 

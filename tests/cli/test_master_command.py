@@ -150,3 +150,24 @@ def test_import_needs_no_extra():
         "import semistream, semistream.workload\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_demo_does_not_delete_what_is_not_its_own(tmp_path, capsys):
+    (tmp_path / "products").mkdir()
+    (tmp_path / "products" / "data.txt").write_text("precious")
+    assert main(["demo", "--rows", "10", "--folder", str(tmp_path)]) == 1
+    assert "nothing was changed" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "products" / "data.txt").read_text() == "precious"
+
+
+def test_odd_names_are_shown_as_they_are(tmp_path, capsys):
+    ss.build_master(pa.table({"[/a]": [1]}), tmp_path / "[red]store", key="[/a]")
+    assert main(["master", "info", str(tmp_path / "[red]store")]) == 0
+    out = capsys.readouterr().out
+    assert "key [/a]" in out
+    assert str(tmp_path / "[red]store") in "".join(out.split())
+
+
+def test_a_time_beyond_measure_is_an_error():
+    with pytest.raises(InvalidInputError, match="1000000000d"):
+        parse_duration("1000000000d")

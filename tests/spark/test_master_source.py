@@ -231,3 +231,11 @@ def test_the_session_configuration_is_untouched(spark, tmp_path):
     before = sorted(spark.sql("set").collect())
     ss.build_master(spark.range(10), tmp_path / "store", key="id")
     assert sorted(spark.sql("set").collect()) == before
+
+
+def test_names_that_differ_in_case_only_are_two_columns(spark, tmp_path):
+    frame = spark.range(3).toDF("id").selectExpr("id", "id + 10 as x").toDF("id", "ID")
+    master = ss.build_master(frame, tmp_path / "store", key="ID")
+    assert pa.Table.from_batches(master.scan()).to_pydict() == {"id": [0, 1, 2], "ID": [10, 11, 12]}
+    with pytest.raises(InvalidInputError, match="'id' more than once"):
+        ss.build_master(spark.range(3).selectExpr("id", "id"), tmp_path / "other", key="id")

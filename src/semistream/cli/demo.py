@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,17 @@ def run(chosen: argparse.Namespace) -> int:
     console = Console(highlight=False)
     folder = Path(chosen.folder)
     path = folder / "products"
-    shutil.rmtree(path, ignore_errors=True)
 
     console.rule(f"building a master of {chosen.rows:,} products")
     started = time.perf_counter()
     with counting("writing", chosen.rows, unit="rows") as progress:
-        master = build_master(retail.products(chosen.rows, seed=1), path, key="product_id", progress=progress)
+        master = build_master(
+            retail.products(chosen.rows, seed=1),
+            path,
+            key="product_id",
+            if_exists="replace",
+            progress=progress,
+        )
     console.print(f"{chosen.rows / (time.perf_counter() - started):,.0f} rows/s\n")
     show(master)
 

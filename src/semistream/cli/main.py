@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; nothing was changed")
+        Console(stderr=True).print("stopped")
         return 130
 
 

@@ -110,7 +110,7 @@ def run_verify(chosen: argparse.Namespace) -> int:
     console = Console(highlight=False)
     for line in found.damaged:
         console.print(escape(line), style="red", soft_wrap=True)
-    good = found.pages - len(found.damaged)
+    good = max(0, found.pages - len(found.damaged))
     console.print(
         f"version {master.version}: {good:,} of {found.pages:,} pages are as written, {found.rows:,} rows"
     )
@@ -131,12 +131,14 @@ def show(master: Master) -> None:
     """What a store holds, as a table for people."""
     known = master.statistics
     table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")  # a path that is cut short is of no use
     table.add_row(
         "store", f"{master.path} (version {master.version} of {', '.join(map(str, master.versions()))})"
     )
     made = f"{master.manifest.created_at:%Y-%m-%d %H:%M:%S} UTC"
     table.add_row("made by", f"{master.manifest.operation} at {made}")
-    table.add_row("layout", f"{master.layout}, key {', '.join(master.key)}")
+    table.add_row("layout", f"{master.layout}, key {escape(', '.join(master.key))}")
     per_key = "" if known.max_rows_per_key is None else f", at most {known.max_rows_per_key:,} rows a key"
     distinct = "" if known.distinct_keys is None else f", {known.distinct_keys:,} keys{per_key}"
     table.add_row("rows", f"{master.rows:,}{distinct}")
@@ -161,7 +163,12 @@ def parse_duration(text: str) -> timedelta:
         raise InvalidInputError(
             f"a time of {text!r}", found="no time in it", hint="Write 30s, 15m, 24h or 7d."
         )
-    return timedelta(**{_TIME_UNITS[match[2]]: float(match[1])})
+    try:
+        return timedelta(**{_TIME_UNITS[match[2]]: float(match[1])})
+    except OverflowError as error:
+        raise InvalidInputError(
+            f"a time of {text!r}", found=str(error), hint="Write a shorter one."
+        ) from error
 
 
 def _spark_frame(paths: list[str]) -> Any:

@@ -191,6 +191,8 @@ def is_claimed(storage: Storage) -> bool:
         return False
     except (*_DAMAGE, NotADirectoryError) as error:
         raise NotAStoreError(asked, found=str(error), hint="Give the directory of a store.") from error
+    except OSError as error:
+        raise StoreError(asked, found=str(error), hint="Check the path and your rights to it.") from error
     check_format(record, asked)
     return True
 

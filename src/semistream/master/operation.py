@@ -19,6 +19,7 @@ from semistream.master.manifest import (
     MARKER,
     Manifest,
     is_claimed,
+    list_versions,
     read_manifest,
     write_manifest,
     write_marker,
@@ -39,6 +40,7 @@ class Operation:
         """Make the version current, then drop what failed tasks wrote and it does not use."""
         if not is_claimed(self.storage):  # another first build failed and took its claim back
             write_marker(self.storage)
+        self._check_written(manifest)
         self._attempt = manifest
         write_manifest(self.storage, manifest)
         used = manifest.files()
@@ -46,6 +48,21 @@ class Operation:
             for stored in self.storage.list(self.folder):
                 if stored.name not in used:
                     self.storage.delete(stored.name)
+
+    def _check_written(self, manifest: Manifest) -> None:
+        """What is about to become a version must be here: executors may have written elsewhere, vacuum too eagerly."""
+        there = {stored.name for stored in self.storage.list(self.folder)}
+        absent = sorted(
+            name for name in manifest.files() if name.startswith(f"{self.folder}/") and name not in there
+        )
+        if (
+            absent and max(list_versions(self.storage), default=0) < manifest.version
+        ):  # or else we are just too late
+            raise StoreError(
+                f"making version {manifest.version} of {self.storage.location}",
+                found=f"that {absent[0]} and {len(absent) - 1} other files are not there",
+                hint="Use a path or URI that the driver and every executor share, and no vacuum while it is written.",
+            )
 
     def is_committed(self) -> bool:
         """Whether the version was made, even if what came after that failed."""

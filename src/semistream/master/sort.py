@@ -2,7 +2,8 @@
 
 Rows are gathered into runs of bounded size, each sorted and spilled; then splitters that fall evenly over all runs cut
 the key space into ranges, and each range is gathered from every run, merged and handed on. Both passes touch every row
-once, in large pieces. Equal keys keep the order in which they came and always fall into one range.
+once, in large pieces. Equal keys keep the order in which they came; a key with very many rows is handed on piece by
+piece, unmerged.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.master.keys import KeyCodec, Keys, positions_of
 from semistream.master.storage import explained
@@ -83,41 +86,65 @@ class ExternalSort:
         blocks = max(
             1, self.memory_bytes // (2 * _COPIES) * len(heads) // max(sum(run.bytes for run in self._runs), 1)
         )
-        splitters = heads.take(np.arange(blocks, len(heads), blocks, dtype=np.int64))
-        splitters = splitters.take(np.flatnonzero(splitters.starts()))
+        # A key that fills whole blocks gets a range of its own, which needs no merging and so no memory.
+        starts = heads.starts()
+        repeated = starts & ~np.append(starts[1:], True)
+        even = np.zeros(len(heads), dtype=np.bool_)
+        even[blocks::blocks] = True
+        chosen = np.maximum.accumulate(np.where(starts, np.arange(len(heads)), 0))[even]
+        at = np.union1d(chosen, np.flatnonzero(repeated)).astype(np.int64)
+        splitters, alone = heads.take(at), repeated[at]
         files = [pa.ipc.open_file(pa.memory_map(str(run.path))) for run in self._runs]
-        bounds = [self._positions(run, file, splitters) for run, file in zip(self._runs, files, strict=True)]
+        bounds = [
+            self._bounds(run, file, splitters, alone) for run, file in zip(self._runs, files, strict=True)
+        ]
+        single = np.insert(
+            alone, np.flatnonzero(alone) + 1, values=False
+        )  # of the ranges that begin at a bound
 
-        def gather(i: int) -> pa.RecordBatch | None:
-            pieces = [
-                piece
-                for file, at in zip(files, bounds, strict=True)
-                for piece in _rows(file, at[i], at[i + 1])
-            ]
-            return self._sorted(pieces) if pieces else None
+        def pieces(i: int) -> list[pa.RecordBatch]:
+            parts = zip(files, bounds, strict=True)
+            return [piece for file, at in parts for piece in _rows(file, at[i], at[i + 1])]
+
+        def merged(i: int) -> list[pa.RecordBatch]:
+            if i and single[i - 1]:
+                return []
+            found = pieces(i)
+            return [self._sorted(found)] if found else []
 
         # One range is merged while the one before it is written.
         with ThreadPoolExecutor(max_workers=1) as ahead:
-            following = ahead.submit(gather, 0)
-            for i in range(len(splitters) + 1):
+            following = ahead.submit(merged, 0)
+            for i in range(len(single) + 1):
                 current = following.result()
-                if i < len(splitters):
-                    following = ahead.submit(gather, i + 1)
-                if current is not None:
-                    yield current
+                if i < len(single):
+                    following = ahead.submit(merged, i + 1)
+                yield from current
+                if i and single[i - 1]:
+                    # Runs are in the order the rows came, and so are the rows of one key inside them.
+                    yield from pieces(i)
 
-    def _positions(self, run: _Run, file: pa.ipc.RecordBatchFileReader, splitters: Keys) -> list[int]:
-        """The rows of a run at which each range begins, and its end."""
-        blocks = positions_of(splitters, run.heads, side="left") - 1
-        at = [0]
-        for i, block in enumerate(blocks.tolist()):
+    def _bounds(
+        self, run: _Run, file: pa.ipc.RecordBatchFileReader, splitters: Keys, alone: NDArray[np.bool_]
+    ) -> list[int]:
+        """The rows of a run at which each range begins, and its end; keys that stand alone end where the next begins."""
+        left = self._positions(run, file, splitters, "left")
+        right = self._positions(run, file, splitters.take(np.flatnonzero(alone)), "right")
+        at = np.insert(np.array(left, dtype=np.int64), np.flatnonzero(alone) + 1, right)
+        return [0, *at.tolist(), run.rows]
+
+    def _positions(
+        self, run: _Run, file: pa.ipc.RecordBatchFileReader, keys: Keys, side: Literal["left", "right"]
+    ) -> list[int]:
+        """Where keys would be inserted into a run, through its blocks' first keys."""
+        at = []
+        for i, block in enumerate((positions_of(keys, run.heads, side=side) - 1).tolist()):
             if block < 0:
                 at.append(0)
                 continue
-            codes = self.codes_of(file.get_batch(block))
-            inside = positions_of(splitters.take(np.array([i])), codes, side="left")
+            inside = positions_of(keys.take(np.array([i])), self.codes_of(file.get_batch(block)), side=side)
             at.append(block * _BLOCK_ROWS + int(inside[0]))
-        return [*at, run.rows]
+        return at
 
 
 @dataclass(frozen=True)
@@ -136,7 +163,7 @@ def _rows(file: pa.ipc.RecordBatchFileReader, start: int, stop: int) -> Iterator
         start += rows
 
 
-def take(batch: pa.RecordBatch, order: np.typing.NDArray[np.int64]) -> pa.RecordBatch:
+def take(batch: pa.RecordBatch, order: NDArray[np.int64]) -> pa.RecordBatch:
     """The rows in this order; columns side by side, since Arrow takes one after the other."""
     indices = pa.array(order)
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:

@@ -155,7 +155,7 @@ class _NullCounter:
 def _parquet_source(source: str | os.PathLike[str] | list[object]) -> ArrowSource:
     try:
         paths = [os.fspath(path) for path in source] if isinstance(source, list) else os.fspath(source)  # type: ignore[call-overload]
-        dataset = pads.dataset(paths, format="parquet", exclude_invalid_files=False)
+        dataset = pads.dataset(paths, format="parquet", partitioning="hive", exclude_invalid_files=False)
         return _dataset_source(dataset)
     except (OSError, TypeError, pa.ArrowInvalid) as error:
         raise InvalidInputError(

@@ -143,7 +143,7 @@ class LocalStorage:
         """Every file below a folder of the store, sorted by name."""
         root = Path(self.root)
         found = []
-        for directory, _, names in os.walk(root / folder):
+        for directory, _, names in os.walk(root / folder, onerror=_unless_gone):
             for name in names:
                 path = Path(directory) / name
                 with contextlib.suppress(FileNotFoundError):
@@ -153,12 +153,15 @@ class LocalStorage:
         return sorted(found, key=lambda stored: stored.name)
 
     def is_empty(self) -> bool:
-        """Whether there is nothing at the location but what a process left that was killed as it claimed it."""
+        """Whether there is nothing at the location but what operations that died left before there was a store."""
         try:
             with os.scandir(self.root) as entries:
-                return all(entry.name.endswith(_ASIDE) for entry in entries)
+                names = [entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return True
+        # Listing everything could take for ever in a directory that is not ours.
+        ours = all(name.endswith(_ASIDE) or name in ("pages", "scratch", "versions") for name in names)
+        return ours and all(map(is_of_operation, (stored.name for stored in self.list())))
 
     def delete(self, name: str) -> None:
         """Remove a file, and the directory it leaves empty."""
@@ -309,6 +312,19 @@ def _remove_if_empty(folder: Path, root: Path) -> None:
     if folder != root:
         with contextlib.suppress(OSError):
             folder.rmdir()
+
+
+def is_of_operation(name: str) -> bool:
+    """Whether a file is one that an operation writes before its version is made: nothing else may be cleaned away."""
+    return re.fullmatch(r"(pages|scratch)/[0-9a-f]{32}/.*", name) is not None or name.endswith(_ASIDE)
+
+
+def _unless_gone(error: OSError) -> None:
+    """A directory that cannot be listed must not look like an empty one."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise StoreError(
+            f"listing {error.filename}", found=str(error), hint="Check your rights to it and try again."
+        ) from error
 
 
 def _public(uri: str) -> str:

@@ -6,9 +6,9 @@ import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from semistream.errors import InvalidInputError
-from semistream.master.manifest import MARKER, list_versions, manifest_name, read_manifest
-from semistream.master.storage import Storage
+from semistream.errors import InvalidInputError, NotAStoreError
+from semistream.master.manifest import list_versions, manifest_name, read_manifest
+from semistream.master.storage import Storage, is_of_operation
 
 DEFAULT_KEEP_FOR = timedelta(hours=24)
 
@@ -36,6 +36,12 @@ def vacuum(
         )
     deadline = (now or datetime.now(UTC)) - keep_for
     versions = list_versions(storage)
+    if not versions:
+        raise NotAStoreError(
+            f"vacuuming {storage.location}",
+            found="no version",
+            hint="Only a store that can be opened can be cleaned.",
+        )
     manifests = {version: read_manifest(storage, version) for version in versions}
     # A version is needed until the deadline has passed since the next one replaced it.
     old = [v for v, successor in itertools.pairwise(versions) if manifests[successor].created_at <= deadline]
@@ -43,10 +49,13 @@ def vacuum(
     # Manifests go first: a version that can be opened can be read.
     for version in old:
         storage.delete(manifest_name(version))
-    needed = {MARKER} | {name for v in versions if v not in old for name in manifests[v].files()}
-    needed |= {manifest_name(version) for version in versions}
-    known = {name for manifest in manifests.values() for name in manifest.files()}
-    gone = [s for s in listed if s.name not in needed and (s.name in known or s.modified <= deadline)]
+    needed = {name for v in versions if v not in old for name in manifests[v].files()}
+    known = {name for manifest in manifests.values() for name in manifest.files()} - needed
+    # Files that no operation of ours writes (notes, a store inside the store) are not ours to remove.
+    left = {
+        s.name for s in listed if is_of_operation(s.name) and s.name not in needed and s.modified <= deadline
+    }
+    gone = [s for s in listed if s.name in known | left]
     for stored in gone:
         storage.delete(stored.name)
     return Vacuumed(

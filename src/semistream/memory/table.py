@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.kernel import kernel, load_number
+from semistream.kernel import inlined, load_number
 from semistream.memory.budget import Budget
 
 U64 = NDArray[np.uint64]
@@ -66,7 +66,7 @@ def allocate(budget: Budget, name: str, slots: int, *, who: str) -> Table:
     return Table(keys, first, last, tally)  # type: ignore[arg-type]
 
 
-@kernel
+@inlined
 def place_of(code: int, mask: int) -> int:
     """Where to begin looking for a code: the high bits of a product, which depend on all bits of the code."""
     mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
@@ -74,7 +74,7 @@ def place_of(code: int, mask: int) -> int:
     return np.int64(mixed & np.uint64(mask))  # type: ignore[return-value]
 
 
-@kernel
+@inlined
 def same_key(stored: KeyBytes, slot: int, data: U8, start: int, length: int) -> bool:
     """Whether a stored tuple's wide key is these bytes."""
     record = slot * stored.stride
@@ -87,21 +87,21 @@ def same_key(stored: KeyBytes, slot: int, data: U8, start: int, length: int) -> 
     return True
 
 
-@kernel
+@inlined
 def find(table: Table, stored: KeyBytes, code: int, data: U8, start: int, length: int) -> int:
     """The entry of a key, or -1 - p where p is the empty entry it would go to."""
-    mask = len(table.keys) - 1
+    keys, first = table.keys, table.first
+    mask = len(keys) - 1
     at = place_of(code, mask)
-    while table.first[at] >= 0:
-        if table.keys[at] == code and (
-            stored.stride == 0 or same_key(stored, table.first[at], data, start, length)
-        ):
+    wide = stored.stride != 0
+    while first[at] >= 0:
+        if keys[at] == code and (not wide or same_key(stored, first[at], data, start, length)):
             return at
         at = (at + 1) & mask
     return -1 - at
 
 
-@kernel
+@inlined
 def find_slot(table: Table, stored: KeyBytes, code: int, slot: int) -> int:
     """The entry of the key that a stored tuple has."""
     if stored.stride == 0:
@@ -113,7 +113,7 @@ def find_slot(table: Table, stored: KeyBytes, code: int, slot: int) -> int:
     )
 
 
-@kernel
+@inlined
 def insert(table: Table, stored: KeyBytes, chain: I32, code: int, slot: int) -> None:
     """Add a stored tuple behind the others of its key."""
     at = find_slot(table, stored, code, slot)
@@ -129,7 +129,7 @@ def insert(table: Table, stored: KeyBytes, chain: I32, code: int, slot: int) -> 
     table.last[at] = slot
 
 
-@kernel
+@inlined
 def remove_first(table: Table, chain: I32, at: int) -> None:
     """Remove the oldest tuple of an entry, and the entry with its last one."""
     table.first[at] = chain[table.first[at]]

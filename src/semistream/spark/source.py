@@ -33,11 +33,17 @@ def open_dataframe(frame: DataFrame) -> SparkSource:
             found="a streaming one",
             hint="Give a batch DataFrame; stream it through enrich() instead.",
         )
-    frame = frame.select(*[_as_arrow_knows_it(field) for field in frame.schema])
+    names = frame.columns
+    # Within the job columns go by number: names may repeat, differ in case only, or hold dots and backticks.
+    numbered = frame.toDF(*[f"c{i}" for i in range(len(names))])
+    numbered = numbered.select(*[_as_arrow_knows_it(field) for field in numbered.schema])
     # Planning an empty relation gives the schema without running a job.
-    schema = frame.limit(0).toArrow().schema
-    fields = [_with_spark_type(schema.field(i), spark) for i, spark in enumerate(frame.schema)]
-    return SparkSource(frame, pa.schema(fields))
+    schema = numbered.limit(0).toArrow().schema
+    fields = [
+        _with_spark_type(schema.field(i), spark).with_name(names[i])
+        for i, spark in enumerate(numbered.schema)
+    ]
+    return SparkSource(numbered, pa.schema(fields))
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,7 @@ class SparkSource:
     ) -> list[Part]:
         """Write every row as a Spark job, one part per partition."""
         names = self.schema.names
-        # Within the job columns go by number: PySpark's mapInArrow stumbles over names with dots or backticks.
-        frame = self.frame.toDF(*[f"c{i}" for i in range(len(names))])
+        frame = self.frame
         if sort_by is not None:
             columns = [
                 _ordering(f"c{names.index(name)}", descending=sort_by.descending) for name in sort_by.columns
@@ -84,17 +89,17 @@ class SparkSource:
 
     def read_all(self) -> pa.Table:
         """All rows, on the driver: for changes, which are small against the master."""
-        return self.frame.toArrow()
+        return self.frame.toArrow().rename_columns(self.schema.names)
 
 
 def _ordering(name: str, *, descending: bool) -> Column:
-    column = _column(name)
+    column = F.col(name)
     return column.desc_nulls_last() if descending else column.asc()
 
 
 def _as_arrow_knows_it(field: StructField) -> Column:
     """The column as it is, but year-month intervals, for which PySpark has no Arrow form, as their months."""
-    column = _column(field.name)
+    column = F.col(field.name)
     if not isinstance(field.dataType, YearMonthIntervalType):
         return column
     months = column.cast("interval month").cast("int")
@@ -104,7 +109,3 @@ def _as_arrow_knows_it(field: StructField) -> Column:
 def _with_spark_type(field: pa.Field, spark: StructField) -> pa.Field:
     kept = {SPARK_TYPE: spark.metadata[SPARK_TYPE]} if SPARK_TYPE in spark.metadata else None
     return field.with_metadata(kept)
-
-
-def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
