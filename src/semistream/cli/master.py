@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from semistream.cli.progress import counting
 from semistream.config import format_bytes
@@ -133,26 +134,28 @@ def show(master: Master) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")  # a path that is cut short is of no use
-    table.add_row(
-        "store", f"{master.path} (version {master.version} of {', '.join(map(str, master.versions()))})"
-    )
+
+    def row(label: str, value: str) -> None:
+        table.add_row(label, Text(value))  # names are shown as they are, whatever brackets they hold
+
+    row("store", f"{master.path} (version {master.version} of {', '.join(map(str, master.versions()))})")
     made = f"{master.manifest.created_at:%Y-%m-%d %H:%M:%S} UTC"
-    table.add_row("made by", f"{master.manifest.operation} at {made}")
-    table.add_row("layout", f"{master.layout}, key {escape(', '.join(master.key))}")
+    row("made by", f"{master.manifest.operation} at {made}")
+    row("layout", f"{master.layout}, key {', '.join(master.key)}")
     per_key = "" if known.max_rows_per_key is None else f", at most {known.max_rows_per_key:,} rows a key"
     distinct = "" if known.distinct_keys is None else f", {known.distinct_keys:,} keys{per_key}"
-    table.add_row("rows", f"{master.rows:,}{distinct}")
+    row("rows", f"{master.rows:,}{distinct}")
     if known.min_key is not None:
-        table.add_row("keys", escape(f"{known.min_key} .. {known.max_key}"))
+        row("keys", f"{known.min_key} .. {known.max_key}")
     if known.null_keys:
-        table.add_row("null keys", f"{known.null_keys:,} rows left out: they can match nothing")
-    table.add_row(
+        row("null keys", f"{known.null_keys:,} rows left out: they can match nothing")
+    row(
         "pages",
         f"{master.pages:,} of {format_bytes(master.page_bytes)}, {format_bytes(master.nbytes)} in all",
     )
-    table.add_row("index", f"{format_bytes(master.index.nbytes)} of memory")
+    row("index", f"{format_bytes(master.index.nbytes)} of memory")
     for i, column in enumerate(master.manifest.columns):
-        table.add_row("columns" if i == 0 else "", escape(column))
+        row("columns" if i == 0 else "", column)
     Console(highlight=False).print(table)
 
 
