@@ -98,3 +98,14 @@ def test_the_package_works_where_nothing_can_be_cached():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
+
+
+def test_files_with_different_columns_give_all_of_them(tmp_path):
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [2], "v": ["x"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"id": ["three"], "v": ["x"]}), tmp_path / "c.parquet")
+    files = [str(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.parquet")]
+    master = ss.build_master(files[:2], tmp_path / "s", key="id")
+    assert pa.Table.from_batches(master.scan()).to_pydict() == {"id": [1, 2], "v": [None, "x"]}
+    with pytest.raises(SemistreamError, match="the Parquet files of"):
+        ss.build_master(files, tmp_path / "t", key="id")

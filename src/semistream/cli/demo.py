@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shlex
+import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,8 @@ from rich.console import Console
 
 from semistream.cli.master import show
 from semistream.cli.progress import counting
-from semistream.errors import InvalidInputError
-from semistream.master import build_master
+from semistream.errors import InvalidInputError, NotAStoreError
+from semistream.master import build_master, open_master
 from semistream.workload import retail
 
 _FOLDER = "demo"
@@ -37,6 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
     folder = Path(chosen.folder)
     path = folder / "products"
 
+    _check_own(path)
     console.rule(f"building a master of {chosen.rows:,} products")
     started = time.perf_counter()
     with counting("writing", chosen.rows, unit="rows") as progress:
@@ -47,6 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
             if_exists="replace",
             progress=progress,
         )
+    master.vacuum(keep_for=timedelta(0))  # of earlier demos
     console.print(f"{chosen.rows / (time.perf_counter() - started):,.0f} rows/s\n")
     show(master)
 
@@ -60,8 +66,17 @@ def run(chosen: argparse.Namespace) -> int:
     console.print(f"{found.pages:,} pages, {found.rows:,} rows, {len(found.damaged)} damaged")
 
     console.rule("next")
-    console.print(f"semistream master info {path}")
-    console.print(
-        f"""python -c "import semistream as ss; print(next(ss.open_master('{path}').scan()).to_pylist()[0])" """
-    )
+    command = Path(sys.executable).parent / "semistream"
+    console.print(f"{command} master info {shlex.quote(str(path))}", soft_wrap=True, markup=False)
     return 1 if found.damaged or found.rows != newer.rows else 0
+
+
+def _check_own(path: Path) -> None:
+    """The demo builds over an earlier demo, and over nothing else."""
+    with contextlib.suppress(NotAStoreError):
+        if open_master(path).schema.names != retail.PRODUCTS.names:
+            raise InvalidInputError(
+                f"the demo's store at {path}",
+                found="another store",
+                hint="Choose another --folder; nothing was changed.",
+            )

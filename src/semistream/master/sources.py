@@ -156,7 +156,15 @@ def _parquet_source(source: str | os.PathLike[str] | list[object]) -> ArrowSourc
     try:
         paths = [os.fspath(path) for path in source] if isinstance(source, list) else os.fspath(source)  # type: ignore[call-overload]
         dataset = pads.dataset(paths, format="parquet", partitioning="hive", exclude_invalid_files=False)
-        return _dataset_source(dataset)
+        # All columns of all files, not those of the first one; files that disagree on a type are an error.
+        schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
+        return _dataset_source(dataset.replace_schema(pa.unify_schemas([dataset.schema, *schemas])))
+    except FileNotFoundError as error:
+        raise InvalidInputError(
+            f"the Parquet files of {source}",
+            found="no such file",
+            hint="Check the path; patterns are not expanded.",
+        ) from error
     except (OSError, TypeError, pa.ArrowInvalid) as error:
         raise InvalidInputError(
             f"the Parquet files of {source}",

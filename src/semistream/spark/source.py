@@ -6,6 +6,8 @@ together. So a master can be larger than any machine's memory, and nothing but t
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, YearMonthIntervalType
 
-from semistream.errors import UnsupportedTypeError
+from semistream.errors import MissingDependencyError, UnsupportedTypeError
 from semistream.master.keys import KeyCodec
 from semistream.master.part import Part, PartWriter, Progress
 from semistream.master.sources import SortBy
@@ -80,7 +82,8 @@ class SparkSource:
                 {"partition": pa.array([partition], pa.int32()), "part": [part.to_bytes()]}
             )
 
-        results = frame.mapInArrow(task, _RESULT).toArrow().sort_by("partition")
+        with _explained():
+            results = frame.mapInArrow(task, _RESULT).toArrow().sort_by("partition")
         codec = KeyCodec(writer.schema.key_types)
         parts = [Part.from_bytes(data.as_py(), codec) for data in results.column("part")]
         if progress is not None:
@@ -109,3 +112,19 @@ def _as_arrow_knows_it(field: StructField) -> Column:
 def _with_spark_type(field: pa.Field, spark: StructField) -> pa.Field:
     kept = {SPARK_TYPE: spark.metadata[SPARK_TYPE]} if SPARK_TYPE in spark.metadata else None
     return field.with_metadata(kept)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Workers that run another Python than the driver's are the commonest stumble of a first run."""
+    try:
+        yield
+    except Exception as error:
+        if "No module named 'semistream'" not in str(error):
+            raise
+        raise MissingDependencyError(
+            "semistream on Spark's Python workers",
+            found="workers that run a Python without it",
+            hint=f"Set PYSPARK_PYTHON={sys.executable} before the session is made, or call "
+            "semistream.spark.environment.prepare_environment(); on a cluster install semistream on every executor.",
+        ) from error
