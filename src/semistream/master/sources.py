@@ -163,7 +163,7 @@ def _parquet_source(source: str | os.PathLike[str] | list[object]) -> ArrowSourc
         raise InvalidInputError(
             f"the Parquet files of {source}",
             found="no such file",
-            hint="Check the path; patterns are not expanded.",
+            hint="Give a Parquet file or a directory of them; patterns are not expanded.",
         ) from error
     except (OSError, TypeError, pa.ArrowInvalid) as error:
         raise InvalidInputError(
