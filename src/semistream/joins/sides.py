@@ -19,7 +19,7 @@ from semistream.errors import InvalidInputError
 from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
-from semistream.master.part import drop_null_keys
+from semistream.master.part import drop_null_keys, has_key
 from semistream.memory.leaves import Leaf, Rows, Values, batch_of, leaves_of, rows_of, take_rows
 from semistream.memory.table import Probes
 
@@ -76,8 +76,7 @@ class JoinShape:
         valid = drop_null_keys(batch, self.stream_key)
         keyless = batch.slice(0, 0)
         if len(valid) < len(batch):
-            null = pc.invert(_all_valid(batch, self.stream_key))
-            keyless = batch.filter(null)
+            keyless = batch.filter(pc.invert(has_key(batch, self.stream_key)))
         columns = [
             _cast(valid.column(valid.schema.get_field_index(name)), kind, name)
             for name, kind in zip(self.stream_key, self.codec.types, strict=True)
@@ -199,13 +198,6 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += CLASH_SUFFIX
     return name
-
-
-def _all_valid(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
-    valid = batch.column(batch.schema.get_field_index(names[0])).is_valid()
-    for name in names[1:]:
-        valid = pc.and_(valid, batch.column(batch.schema.get_field_index(name)).is_valid())
-    return valid
 
 
 def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:

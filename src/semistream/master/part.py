@@ -204,12 +204,15 @@ class _Task:
 def drop_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
     """The rows whose key has no null in it: the others match nothing."""
     columns = [batch.column(batch.schema.get_field_index(name)) for name in key]
-    if not any(column.null_count for column in columns):
-        return batch
-    valid = columns[0].is_valid()
-    for column in columns[1:]:
-        valid = pc.and_(valid, column.is_valid())
-    return batch.filter(valid)
+    return batch.filter(has_key(batch, key)) if any(column.null_count for column in columns) else batch
+
+
+def has_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array:
+    """Which rows have no null in their key."""
+    valid = batch.column(batch.schema.get_field_index(key[0])).is_valid()
+    for name in key[1:]:
+        valid = pc.and_(valid, batch.column(batch.schema.get_field_index(name)).is_valid())
+    return valid
 
 
 def key_codes(batch: pa.RecordBatch, key: Sequence[str], codec: KeyCodec) -> Keys:
