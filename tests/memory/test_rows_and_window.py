@@ -74,7 +74,7 @@ def test_leaves_give_back_the_batch(rows, start):
 def test_rows_come_back_from_any_slots(rows, data):
     leaves = leaves_of(SCHEMA)
     layout = RecordLayout.of(leaves)
-    store = RowStore.allocate(Budget(10**6), "rows", layout, 64, 10_000, who="test")
+    store = RowStore.allocate(Budget(10**6), "rows", layout, 64, 156, who="test")
     store.records.fill(255)  # what was in a slot before must not shine through
     slots = np.array(data.draw(st.permutations(range(64)))[: len(rows)], dtype=np.int64)
     at = np.arange(len(rows), dtype=np.int64)
@@ -86,7 +86,7 @@ def test_rows_come_back_from_any_slots(rows, data):
 def test_the_heap_is_compacted_and_never_overfilled():
     schema = pa.schema([pa.field("s", pa.string())])
     leaves = leaves_of(schema)
-    store = RowStore.allocate(Budget(10**6), "rows", RecordLayout.of(leaves), 50, 400, who="test")
+    store = RowStore.allocate(Budget(10**6), "rows", RecordLayout.of(leaves), 50, 6.4, who="test")
     kept: dict[int, str] = {}
     generator = np.random.default_rng(5)
     for step in range(2000):
@@ -168,7 +168,7 @@ def test_a_window_is_a_queue_that_can_be_searched(wide, seed):
         count = window.fits(rows, at)
         assert count <= window.room
         codes = np.array([code(k) for k in keys[:count]], dtype=np.uint64)
-        window.admit(rows, at[:count], codes, entered=step)
+        window.admit(rows, at[:count], codes)
         model.queue.extend(zip(batch_["number"].to_pylist()[:count], keys[:count], strict=True))
 
         probes = [key() for _ in range(3)]
@@ -182,8 +182,8 @@ def test_a_window_is_a_queue_that_can_be_searched(wide, seed):
             lengths.astype(np.int64),
             np.frombuffer(b"".join(probes), dtype=np.uint8),
         )
-        pieces, following = [], 0
-        while following < len(probes):
+        pieces, following = [], (0, 0)
+        while following[0] < len(probes):
             slots_, rows_, following = window.match(asked, following)
             pieces.append((slots_.copy(), rows_.copy()))
         found_slots, found_rows = (np.concatenate(part) for part in zip(*pieces, strict=True))
@@ -212,11 +212,18 @@ def test_a_match_stops_when_the_pairs_are_full_and_goes_on():
     leaves = leaves_of(schema)
     window = Window.allocate(Budget(10**6), RecordLayout.of(leaves), 10, 0.0, wide=False, who="test")
     rows = rows_of(pa.record_batch({"number": list(range(10))}), leaves)
-    window.admit(rows, np.arange(10), np.array([1, 2] * 5, dtype=np.uint64), entered=0)
+    window.admit(rows, np.arange(10), np.array([1, 2] * 5, dtype=np.uint64))
     probes = Probes(
         np.array([2, 7, 1, 2], dtype=np.uint64), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
     )
-    _, found, following = window.match(probes, 0)
-    assert (found.tolist(), following) == ([0] * 5 + [2] * 5, 3)
-    _, found, following = window.match(probes, following)
-    assert (found.tolist(), following) == ([3] * 5, 4)
+    window.pair_slots, window.pair_rows = window.pair_slots[:7], window.pair_rows[:7]
+    first, found, following = window.match(probes, (0, 0))
+    assert (found.tolist(), following) == ([0] * 5 + [2] * 2, (2, 2))
+    slots = first.tolist()
+    second, found, following = window.match(probes, following)
+    assert (found.tolist(), following) == ([2] * 3 + [3] * 4, (3, 4))
+    slots += second.tolist()
+    third, found, following = window.match(probes, following)
+    assert (found.tolist(), following) == ([3], (4, 0))
+    got = batch_of(window.store.get(np.array(slots + third.tolist())), leaves, schema)["number"].to_pylist()
+    assert got == [1, 3, 5, 7, 9, 0, 2, 4, 6, 8, 1, 3, 5, 7, 9]

@@ -27,6 +27,8 @@ I64 = NDArray[np.int64]
 Complete = Callable[
     [Loaded, I64], NDArray[np.bool_]
 ]  # which of these loaded rows have keys that are loaded whole
+_AT_ONCE = 1024  # tuples probed together, at least
+_PER_PLACE = 8  # and for every place behind
 
 
 @dataclass
@@ -60,19 +62,19 @@ class FrontStage:
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Algorithm 3: answer who meets a hot row; the others wait, as long as there is room for them."""
-        first = self.hot.find(tuples)
-        absent = np.flatnonzero(first < 0)
-        taken = len(tuples)
+        # Probing many more tuples than can wait would be for nothing: they come again.
+        some = tuples.select(slice(0, max(_AT_ONCE, _PER_PLACE * self.behind.room)))
+        known = self.hot.find(some)
+        absent = np.flatnonzero(known < 0)
+        taken = len(some)
         answers: Answers = []
         if len(absent):
-            behind, count = self.behind.offer(tuples.select(absent))
+            behind, count = self.behind.offer(some.select(absent))
             answers += behind
             taken = int(absent[count]) if count < len(absent) else taken
-        first = first[:taken]
-        hits = first[first >= 0]
-        if len(hits):
-            self.recorder.used(hits)
-            answers += self.hot.answer(tuples.select(slice(0, taken)), first)
+        known = known[:taken]
+        self.recorder.used(known, full=self.hot.table.room == 0)
+        answers += self.hot.answer(some.select(slice(0, taken)), known)
         return answers, taken
 
     def advance(self) -> Answers:
@@ -80,8 +82,8 @@ class FrontStage:
         return self.behind.advance()
 
     def observe(self, loaded: Loaded, rows: I64) -> None:
-        """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple."""
-        met, frequency = np.unique(rows, return_counts=True)
+        """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""
+        met, frequency = _runs(rows)
         often = frequency >= self.recorder.threshold
         met, frequency = met[often], frequency[often]
         if len(met):
@@ -92,7 +94,6 @@ class FrontStage:
             met, frequency = met[new], frequency[new]
         if len(met):
             self._take_in(loaded, met, frequency)
-        self.recorder.adapt(len(met), full=self.hot.table.room == 0)
 
     def _take_in(self, loaded: Loaded, met: I64, frequency: I64) -> None:
         keys = loaded.keys.take(met)
@@ -100,40 +101,36 @@ class FrontStage:
         starts = np.flatnonzero(keys.take(order).starts())
         counts = np.diff(np.append(starts, len(met)))
         # The most frequent keys first, with all their rows; what the table could not hold if it were empty stays out.
-        ranked = np.argsort(-frequency[order][starts], kind="stable")
-        rows = np.concatenate([order[starts[k] : starts[k] + counts[k]] for k in ranked.tolist()])
-        heap = self.hot.table.store.heap_bytes_of(self.hot.rows_of(loaded, met[rows]), np.arange(len(rows)))
-        ends = np.cumsum(counts[ranked])
-        fits = (ends <= self.hot.table.capacity) & (np.cumsum(heap)[ends - 1] <= self._heap_bytes)
+        ranked = np.argsort(-frequency[order[starts]], kind="stable")
+        starts, counts = starts[ranked], counts[ranked]
+        ends = np.cumsum(counts)
+        rows = order[np.repeat(starts - (ends - counts), counts) + np.arange(len(met))]
+        kept = self.hot.rows_of(loaded, met[rows])
+        heap = np.cumsum(self.hot.table.store.heap_bytes_of(kept, np.arange(len(rows))))
+        fits = (ends <= self.hot.table.capacity) & (heap[ends - 1] <= self._heap_bytes)
         taken = int(fits.sum()) if fits.all() else int(np.argmin(fits))
         if not taken:
             return
         rows = rows[: ends[taken - 1]]
-        if not self._make_room(len(rows), int(heap[: len(rows)].sum())):
+        if not self._make_room(len(rows), int(heap[len(rows) - 1])):
             return
-        slots = self.hot.keep(loaded, met[rows])
-        heads = ends[:taken] - counts[ranked[:taken]]
-        self.recorder.enter(slots[heads], frequency[rows[heads]])
+        slots = self.hot.keep(loaded, kept, met[rows])
+        last = ends[:taken] - 1
+        self.recorder.enter(slots[last], frequency[rows[last]])
         self.stats.cached += taken
 
     def fill(self, loaded: Loaded, rows: I64) -> None:
         """Keep rows, whole keys, from the first on, as many as there is room for."""
         table = self.hot.table
-        heap = np.cumsum(table.store.heap_bytes_of(self.hot.rows_of(loaded, rows), np.arange(len(rows))))
-        count = min(
-            table.room,
-            int(np.searchsorted(heap, table.store.heap_room, side="right")) if self._has_heap else len(rows),
-        )
-        if count < len(rows):  # not in the middle of a key
-            starts = np.flatnonzero(loaded.keys.take(rows).starts())
-            count = int(starts[np.searchsorted(starts, count, side="right") - 1]) if count else 0
-        if count:
-            slots = self.hot.keep(loaded, rows[:count])
-            self.recorder.enter(slots[loaded.keys.take(rows[:count]).starts()], np.ones(1, dtype=np.int64))
-
-    @property
-    def _has_heap(self) -> bool:
-        return self.hot.table.store.layout.has_heap
+        kept = self.hot.rows_of(loaded, rows)
+        heap = np.cumsum(table.store.heap_bytes_of(kept, np.arange(len(rows))))
+        fitting = int(np.searchsorted(heap, table.store.heap_room, side="right"))
+        count = min(table.room, fitting if table.store.layout.has_heap else len(rows))
+        begins = np.append(np.flatnonzero(loaded.keys.take(rows).starts()), len(rows))
+        keys = int(np.searchsorted(begins, count, side="right")) - 1  # not in the middle of a key
+        if keys > 0:
+            slots = self.hot.keep(loaded, kept, rows[: begins[keys]])
+            self.recorder.enter(slots[begins[1 : keys + 1] - 1], np.ones(keys, dtype=np.int64))
 
     @property
     def _heap_bytes(self) -> int:
@@ -158,3 +155,9 @@ class FrontStage:
     def snapshot(self) -> pa.RecordBatch:
         """The waiting tuples, oldest first."""
         return self.behind.snapshot()
+
+
+def _runs(rows: I64) -> tuple[I64, I64]:
+    """Each row once, and how often it is there."""
+    begins = np.flatnonzero(np.diff(rows, prepend=-1))
+    return rows[begins], np.diff(np.append(begins, len(rows)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from semistream.joins.base import Answers, JoinStats
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import KEY_LEAF, JoinShape, Tuples
-from semistream.master.keys import NarrowKeys, WideKeys
+from semistream.master.keys import WideKeys
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, Rows, Values
 from semistream.memory.rowstore import RecordLayout
@@ -58,19 +58,17 @@ class HotRows:
             rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
         return rows
 
-    def keep(self, loaded: Loaded, at: I64) -> I64:
-        """Keep loaded rows; there must be room. Gives their slots."""
-        rows = self.rows_of(loaded, at)
-        codes = loaded.keys.codes[at] if isinstance(loaded.keys, NarrowKeys) else loaded.probes.codes[at]
-        return self.table.add(rows, np.arange(len(at), dtype=np.int64), codes)
+    def keep(self, loaded: Loaded, rows: Rows, at: I64) -> I64:
+        """Keep the first of `rows`, which are loaded rows `at`; there must be room. Gives their slots."""
+        return self.table.add(rows, np.arange(len(at), dtype=np.int64), loaded.probes.codes[at])
 
     def find(self, tuples: Tuples) -> I64:
-        """For each tuple the slot of its key's first row, or -1."""
+        """For each tuple the slot that its key is known by, or -1."""
         return self.table.find(self.shape.probes(tuples))
 
-    def answer(self, tuples: Tuples, first: I64) -> Answers:
+    def answer(self, tuples: Tuples, known: I64) -> Answers:
         """Put out the tuples that `find` found, with all their rows."""
-        at, slots = self.table.pairs(first)
+        at, slots = self.table.pairs(known)
         answers = []
         for start in range(0, len(at), _OUTPUT_ROWS):
             part = slice(start, start + _OUTPUT_ROWS)
@@ -78,7 +76,7 @@ class HotRows:
             if self.shape.wide:
                 master = Rows(master.count, master.leaves[1:])
             answers.append(self.shape.joined(self.shape.stream_rows(tuples, at[part]), master))
-        hits = int(np.count_nonzero(first >= 0))
+        hits = int(np.count_nonzero(known >= 0))
         self.stats.front_hits += hits
         self.stats.answered += hits
         self.stats.rows += len(at)

@@ -78,7 +78,7 @@ class IndexNestedLoopJoin:
             [[0], np.cumsum(self.waiting.reader.master.index.extents(found.pages).length)]
         )
         ends = lengths[found.starts[1:]]
-        return int(np.searchsorted(ends, len(self.waiting.reader.buffer), side="right"))
+        return int(np.searchsorted(ends, self.waiting.reader.half_bytes, side="right"))
 
     def _looked_up(self, slots: I64, pages: I64, counts: I64) -> Answers:
         waiting = self.waiting
@@ -92,12 +92,7 @@ class IndexNestedLoopJoin:
             ends = np.cumsum(counts)
             found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])
             answers = waiting.put_out(loaded, found_slots, found_rows)
-        met = np.isin(slots, found_slots)
-        missed = waiting.shape.missed(waiting.shape.tuples_of(waiting.window.store.get(slots[~met])))
-        self.stats.misses += int((~met).sum())
-        self.stats.rows += len(missed) if missed is not None else 0
-        waiting.answer(slots)
-        return answers + ([missed] if missed is not None else [])
+        return answers + waiting.leave(slots, np.isin(slots, found_slots))
 
     def _long(self, slot: I64, pages: I64) -> Answers:
         """One tuple whose key's rows fill more than the disk buffer."""

@@ -34,7 +34,8 @@ class InMemoryJoin:
         )
         for pages in _steps(reader):
             loaded = reader.load(pages)
-            hot.keep(loaded, np.arange(loaded.found.rows, dtype=np.int64))
+            everything = np.arange(loaded.found.rows, dtype=np.int64)
+            hot.keep(loaded, HotRows.rows_of(loaded, everything), everything)
         return InMemoryJoin(hot, stats)
 
     @property
@@ -59,11 +60,9 @@ class InMemoryJoin:
         absent = np.flatnonzero(first < 0)
         self.stats.misses += len(absent)
         self.stats.answered += len(absent)
-        if not len(absent) or self.hot.shape.how == "inner":
-            return answers, len(tuples)
         shape = self.hot.shape
-        missed = shape.missed(shape.tuples_of(shape.stream_rows(tuples, absent)))
-        self.stats.rows += len(absent)
+        missed = shape.missed(lambda: shape.tuples_of(shape.stream_rows(tuples, absent)))
+        self.stats.rows += len(missed) if missed is not None else 0
         return [*answers, *([missed] if missed is not None else [])], len(tuples)
 
     def advance(self) -> Answers:

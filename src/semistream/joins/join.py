@@ -96,7 +96,7 @@ def _run(opened: OpenJoin, shape: JoinShape, batches: Iterable[pa.RecordBatch]) 
             tuples, keyless = shape.keyed(batch)
             stats.misses += len(keyless)
             stats.answered += len(keyless)
-            missed = shape.missed(keyless)
+            missed = shape.missed(lambda: keyless)
             if missed is not None:
                 stats.rows += len(missed)
                 yield missed

@@ -13,25 +13,34 @@ Cost of an iteration: c_IO(b) + w (c_E + c_S + c_A) + b (v_P / v_R) c_H + sigma 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats
 from semistream.joins.sides import Tuples
 from semistream.joins.waiting import Waiting
 
+I64 = NDArray[np.int64]
+
 
 @dataclass
 class MeshJoin:
-    """The cyclic scan. `per_step` is w: tuples let in per iteration; None lets in what there is room for."""
+    """The cyclic scan. `per_step` is w: tuples let in per iteration; None lets in what there is room for.
+
+    `step_pages` is b, at most what the disk buffer holds. Both may be changed at any time.
+    """
 
     waiting: Waiting
     per_step: int | None = None
+    step_pages: int | None = None
     position: int = 0  # the next page to be read
     read: int = 0  # pages read since the beginning
     taken: int = 0  # tuples let in since the last advance
+    entered: deque[tuple[int, int]] = field(default_factory=deque)  # oldest first: `read` when they came, how many
 
     @property
     def stats(self) -> JoinStats:
@@ -61,7 +70,8 @@ class MeshJoin:
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Lines 7 and 8: add tuples to the window; nothing is answered before a page is read."""
-        count = self.waiting.admit(tuples, self.room, entered=self.read)
+        count = self.waiting.admit(tuples, self.room)
+        self._enter(self.read, count)
         self.taken += count
         return [], count
 
@@ -72,33 +82,42 @@ class MeshJoin:
             return []
         waiting = self.waiting
         if not self.pages:
+            self.entered.clear()
             return waiting.miss(waiting.window.oldest(self.pending))
         # Line 2: read b pages, but none that the oldest tuple has met, and none over the master's end.
-        left = self.pages - (self.read - waiting.window.oldest_entered)
-        count = min(waiting.reader.pages_at_once, left, self.pages - self.position)
-        pages = np.arange(self.position, self.position + count, dtype=np.int64)
-        pages = pages[: max(1, waiting.reader.fitting(pages))]
-        loaded = waiting.reader.load(pages)
+        left = self.pages - (self.read - self.entered[0][0])
+        pages = self._next(self.position)[:left]
+        position = (self.position + len(pages)) % self.pages
+        loaded = waiting.reader.load(pages, then=self._next(position))
         self.stats.advances += 1
         self.stats.pages += len(pages)
         # Lines 9 and 10: join the pages' rows with the window.
         answers, _ = waiting.match(loaded)
-        self.position = (self.position + len(pages)) % self.pages
+        self.position = position
         self.read += len(pages)
         # Lines 3 to 6: the oldest have met every page; those that met nothing are misses.
-        done = waiting.window.entered_by(self.read - self.pages)
-        met = waiting.window.matched[done] != 0
-        return answers + self._leave(done, met)
+        done = waiting.window.oldest(self._leaving())
+        return answers + waiting.leave(done, waiting.window.matched[done] != 0)
 
-    def _leave(self, done: np.typing.NDArray[np.int64], met: np.typing.NDArray[np.bool_]) -> Answers:
-        missed = self.waiting.shape.missed(
-            self.waiting.shape.tuples_of(self.waiting.window.store.get(done[~met]))
-        )
-        self.stats.misses += int((~met).sum())
-        self.stats.rows += len(missed) if missed is not None else 0
-        # Oldest first, met or not: tuples of one key leave in the order they came.
-        self.waiting.answer(done)
-        return [missed] if missed is not None else []
+    def _enter(self, read: int, count: int) -> None:
+        if count and self.entered and self.entered[-1][0] == read:
+            count += self.entered.pop()[1]
+        if count:
+            self.entered.append((read, count))
+
+    def _leaving(self) -> int:
+        """How many have met every page."""
+        count = 0
+        while self.entered and self.entered[0][0] <= self.read - self.pages:
+            count += self.entered.popleft()[1]
+        return count
+
+    def _next(self, position: int) -> I64:
+        """The b pages from a position on, as far as the master and the disk buffer go."""
+        reader = self.waiting.reader
+        count = min(self.step_pages or reader.pages_at_once, reader.pages_at_once)
+        pages = np.arange(position, min(position + count, self.pages), dtype=np.int64)
+        return pages[: max(1, reader.fitting(pages))]
 
     def snapshot(self) -> pa.RecordBatch:
         """The waiting tuples, oldest first.

@@ -70,7 +70,7 @@ class Found:
         lengths = np.zeros(len(wanted), dtype=np.int64)
         lengths[inside] = reader.master.index.extents(wanted[inside]).length
         per_block = np.cumsum(lengths.reshape(-1, block_pages).sum(axis=1))
-        kept = int(np.searchsorted(per_block, len(reader.buffer), side="right"))
+        kept = int(np.searchsorted(per_block, reader.half_bytes, side="right"))
         complete = np.ones(len(self.starts) - 1, dtype=np.bool_)
         late = rank[inverse] >= kept
         complete[np.repeat(np.arange(len(complete)), np.diff(self.starts))[late]] = False

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from semistream.address import address_of
 from semistream.joins.sides import JoinShape, probes_of
 from semistream.master import Master
-from semistream.master import pagecolumns as columns
-from semistream.master.disk import Disk, aligned_buffer
+from semistream.master import pagecolumns as pages_
+from semistream.master.disk import Disk, Extents, aligned_buffer
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys
-from semistream.master.page import read_page
-from semistream.master.pagecolumns import LoadedPages, first_buffer, locate
+from semistream.master.pagecolumns import LoadedPages
 from semistream.memory.budget import Budget
-from semistream.memory.leaves import Leaf, Rows, Values
+from semistream.memory.leaves import Assembly, Leaf, LeafPlan, Rows, batch_of, leaves_of
 from semistream.memory.table import Probes
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Some leaves of a schema, and where pages have them."""
+
+    leaves: LeafPlan
+    table: I64  # for the kernels: first buffer, kind, width
+
+    @staticmethod
+    def of(schema: pa.Schema, columns: tuple[str, ...], leaves: tuple[Leaf, ...]) -> ColumnPlan:
+        """`leaves` are those of the schema's `columns`, in their order."""
+        rows = []
+        for leaf in leaves:
+            column = schema.get_field_index(columns[leaf.path[0]])
+            absent = pat.is_null(schema.field(column).type)
+            first = 0 if absent else pages_.first_buffer(schema, (column, *leaf.path[1:]))
+            rows.append((first, _kind(leaf), leaf.width))
+        return ColumnPlan(LeafPlan(leaves), np.array(rows, dtype=np.int64).reshape(-1, 3))
+
+    def take(self, found: LoadedPages, at: I64) -> Rows:
+        """These leaves of loaded rows."""
+        pages, inside = np.empty(len(at), dtype=np.int64), np.empty(len(at), dtype=np.int64)
+        pages_.split_rows(found.first_row, at, pages, inside)
+        # A leaf may have nulls where a page has a bitmap for it.
+        nullable = (found.address[:, self.table[:, 0]] != pages_.ABSENT).any(axis=0)
+        out = Assembly.of(self.leaves, len(at), nullable)
+        given = (address_of(found.buffer), found.address, self.table, out.addresses, pages, inside)
+        pages_.take_values(*given)
+        if len(self.leaves.varying):
+            out.add_strings()
+            pages_.take_strings(*given)
+        return out.rows()
 
 
 @dataclass(frozen=True)
@@ -37,102 +70,111 @@ class Loaded:
 
     def rows(self, at: I64) -> Rows:
         """The output columns of loaded rows."""
-        return self.reader.rows(self.found, at)
+        return self.reader.output.take(self.found, at)
 
 
 @dataclass
 class MasterReader:
-    """One version of a master behind a disk buffer of `buffer_bytes`."""
+    """One version of a master behind a disk buffer.
+
+    With two halves the next pages can be read while those of the other half are joined: `load(pages, then=...)`.
+    """
 
     master: Master
-    shape: JoinShape
     disk: Disk
-    buffer: U8
+    halves: tuple[U8, ...]
     codes: NDArray[np.uint64]
+    output: ColumnPlan
+    key: ColumnPlan
+    buffers: int
+    _ahead: ThreadPoolExecutor | None = None
+    _coming: tuple[I64, Future[Extents]] | None = None
+    _next_half: int = field(default=0)
 
     @staticmethod
     def open(
-        master: Master, shape: JoinShape, disk: Disk, budget: Budget, buffer_bytes: int, *, who: str
+        master: Master,
+        shape: JoinShape,
+        disk: Disk,
+        budget: Budget,
+        buffer_bytes: int,
+        *,
+        who: str,
+        halves: int = 1,
+        name: str = "disk buffer",
     ) -> MasterReader:
-        """Take the index and the disk buffer out of the budget."""
-        budget.take("index", index_bytes(master), who=who)
-        size = max(buffer_bytes, master.index.max_page_bytes)
-        budget.take("disk buffer", size, who=who)
-        rows = max(1, size // max(master.page_bytes, 1)) * master.index.max_page_rows
-        codes = budget.array("disk buffer", rows, "u8", who=who)
-        return MasterReader(master, shape, disk, aligned_buffer(max(size, 4096))[:size], codes)  # type: ignore[arg-type]
+        """Take the disk buffer, of so many bytes in all, out of the budget."""
+        pages = max(1, buffer_bytes // halves // max(master.page_bytes, 1))
+        size = max(pages * master.page_bytes, master.index.max_page_bytes)
+        budget.take(name, halves * size, who=who)
+        rows = max(1, size // master.page_bytes) * master.index.max_page_rows
+        codes = budget.array(name, rows, "u8", who=who)
+        key = pa.schema([master.schema.field(column) for column in master.key])
+        return MasterReader(
+            master=master,
+            disk=disk,
+            halves=tuple(aligned_buffer(max(size, 4096))[:size] for _ in range(halves)),
+            codes=codes,  # type: ignore[arg-type]
+            output=ColumnPlan.of(master.schema, shape.master_columns, shape.master_leaves),
+            key=ColumnPlan.of(master.schema, master.key, leaves_of(key)),
+            buffers=pages_.buffers_of(master.schema),
+            _ahead=ThreadPoolExecutor(max_workers=1) if halves > 1 else None,
+        )
+
+    @property
+    def half_bytes(self) -> int:
+        """Bytes that one access may bring."""
+        return len(self.halves[0])
 
     @property
     def pages_at_once(self) -> int:
-        """How many pages of the usual size fit into the disk buffer."""
-        return max(1, len(self.buffer) // self.master.page_bytes)
+        """How many pages of the usual size one access may bring."""
+        return max(1, self.half_bytes // self.master.page_bytes)
 
-    def load(self, pages: I64) -> Loaded:
-        """Read pages, which must fit into the disk buffer; what was loaded before is gone."""
-        extents = self.master.data.load(pages, self.disk, self.buffer)
-        found = locate(self.buffer, extents.target, self.master.schema)
-        keys = self._keys(found, extents.target, extents.length)
+    def load(self, pages: I64, then: I64 | None = None) -> Loaded:
+        """Read pages, which must fit; what was loaded before is gone. `then` are read meanwhile, to be loaded next."""
+        extents = self._landed(pages)
+        buffer = self.halves[self._next_half]
+        self._next_half = (self._next_half + 1) % len(self.halves)
+        if then is not None and len(then) and self._ahead is not None:
+            coming = self._ahead.submit(self.master.data.load, then, self.disk, self.halves[self._next_half])
+            self._coming = (then, coming)
+        found = pages_.locate(buffer, extents.target, self.buffers)
+        keys = self._keys(found)
         return Loaded(self, pages, found, probes_of(keys), keys)
 
+    def _landed(self, pages: I64) -> Extents:
+        if self._coming is not None:
+            expected, coming = self._coming
+            self._coming = None
+            extents = coming.result()
+            if np.array_equal(expected, pages):
+                return extents
+        return self.master.data.load(pages, self.disk, self.halves[self._next_half])
+
     def fitting(self, pages: I64) -> int:
-        """How many of these pages, from the first on, fit into the disk buffer together."""
+        """How many of these pages, from the first on, one access may bring."""
         lengths = np.cumsum(self.master.index.extents(pages).length)
-        return int(np.searchsorted(lengths, len(self.buffer), side="right"))
+        return int(np.searchsorted(lengths, self.half_bytes, side="right"))
 
-    def rows(self, found: LoadedPages, at: I64) -> Rows:
-        """The output columns of rows in the disk buffer."""
-        pages = found.pages_of(at)
-        inside = at - found.first_row[pages]
-        return Rows(
-            len(at), tuple(self._values(found, leaf, pages, inside) for leaf in self.shape.master_leaves)
-        )
+    def close(self) -> None:
+        """Let what is being read land, and give the thread back; the disk is another's."""
+        if self._ahead is not None:
+            self._ahead.shutdown()
 
-    def _values(self, found: LoadedPages, leaf: Leaf, pages: I64, rows: I64) -> Values:
-        column = self.master.schema.get_field_index(self.shape.master_columns[leaf.path[0]])
-        if (
-            pat.is_null(leaf.type)
-            and len(leaf.path) == 1
-            and pat.is_null(self.master.schema.field(column).type)
-        ):
-            return Values(np.empty(0, dtype=np.uint8), None, np.zeros(len(rows), dtype=np.uint8))
-        first = first_buffer(self.master.schema, (column, *leaf.path[1:]))
-        valid = np.empty(len(rows), dtype=np.uint8)
-        nulls = columns.take_bits(found.buffer, found.address[:, first], pages, rows, valid)
-        kept = valid if nulls else None
-        if pat.is_null(leaf.type):
-            return Values(np.empty(0, dtype=np.uint8), None, kept)
-        address = found.address[:, first + 1]
-        if leaf.is_varying:
-            offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-            columns.take_lengths(found.buffer, address, pages, rows, offsets)
-            data = np.empty(int(offsets[-1]), dtype=np.uint8)
-            columns.take_varying(
-                found.buffer, address, found.address[:, first + 2], pages, rows, offsets, data
-            )
-            return Values(data, offsets, kept)
-        if pat.is_boolean(leaf.type):
-            bits = np.empty(len(rows), dtype=np.uint8)
-            columns.take_bits(found.buffer, address, pages, rows, bits)
-            return Values(bits, None, kept)
-        if leaf.width == 8:
-            words = np.empty(len(rows), dtype=np.int64)
-            columns.take_words(found.buffer.view(np.int64), address, pages, rows, words)
-            return Values(words.view(np.uint8), None, kept)
-        data = np.empty(len(rows) * leaf.width, dtype=np.uint8)
-        columns.take_bytes(found.buffer, address, leaf.width, pages, rows, data)
-        return Values(data, None, kept)
-
-    def _keys(self, found: LoadedPages, starts: I64, lengths: I64) -> Keys:
+    def _keys(self, found: LoadedPages) -> Keys:
         codec = self.master.codec
         if not codec.is_narrow:
-            return wide_keys(self.buffer, starts, lengths, self.master.schema, self.master.key, codec)
+            everything = np.arange(found.rows, dtype=np.int64)
+            schema = pa.schema([self.master.schema.field(column) for column in self.master.key])
+            batch = batch_of(self.key.take(found, everything), self.key.leaves.leaves, schema)
+            return codec.encode(batch.columns)
         codes = (
             self.codes[: found.rows]
             if found.rows <= len(self.codes)
             else np.empty(found.rows, dtype=np.uint64)
         )
-        codes.fill(0)
-        narrow_codes(found, self.master.schema, self.master.key, codec, codes)
+        narrow_codes(found, self.key, codec, codes)
         return NarrowKeys(codes)
 
 
@@ -141,32 +183,23 @@ def index_bytes(master: Master) -> int:
     return master.index.nbytes + (master.key_index.index.nbytes if master.key_index else 0)
 
 
-def narrow_codes(
-    found: LoadedPages, schema: pa.Schema, key: Sequence[str], codec: KeyCodec, codes: NDArray[np.uint64]
-) -> None:
+def narrow_codes(found: LoadedPages, key: ColumnPlan, codec: KeyCodec, codes: NDArray[np.uint64]) -> None:
     """The codes of all loaded rows, read where they lie."""
-    shift = 0
-    for name, kind in reversed(list(zip(key, codec.types, strict=True))):
-        decimal = pat.is_decimal(kind)
-        width = 8 if decimal else kind.bit_width // 8
+    codes.fill(0)
+    shift, buffer = 0, address_of(found.buffer)
+    for first, kind in reversed(list(zip(key.table[:, 0].tolist(), codec.types, strict=True))):
         step = kind.bit_width // 8
-        data = first_buffer(schema, (schema.get_field_index(name),)) + 1
+        width = 8 if pat.is_decimal(kind) else step
         signed = not pat.is_unsigned_integer(kind)
-        columns.narrow_codes(
-            found.buffer, found.first_row, found.address[:, data], width, signed, step, shift, codes
+        pages_.narrow_codes(
+            buffer, found.first_row, found.address[:, first + 1], width, signed, step, shift, codes
         )
         shift += 8 * width
 
 
-def wide_keys(
-    buffer: U8, starts: I64, lengths: I64, schema: pa.Schema, key: Sequence[str], codec: KeyCodec
-) -> Keys:
-    """The keys of all loaded rows, through Arrow: bytes outside the budget, fewer than the disk buffer has."""
-    batches = [
-        read_page(buffer[start : start + length], schema).select(list(key))
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-    ]
-    if not batches:
-        return codec.concat([])
-    whole = pa.concat_batches(batches)
-    return codec.encode(whole.columns)
+def _kind(leaf: Leaf) -> int:
+    if pat.is_null(leaf.type):
+        return pages_.NONE
+    if leaf.is_varying:
+        return pages_.STRING
+    return pages_.BITS if pat.is_boolean(leaf.type) else pages_.FIXED

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
-from semistream.front import FrequencyRecorder
+from semistream.front import BYTES_PER_ROW, FrequencyRecorder
 from semistream.joins.base import Join, JoinStats
 from semistream.joins.frontstage import FrontStage
 from semistream.joins.hotrows import HotRows
@@ -74,9 +74,12 @@ class OpenJoin:
     join: Join
     disks: list[Disk] = field(default_factory=list)
     finder: PageFinder | None = None
+    reader: MasterReader | None = None
 
     def close(self) -> None:
         """Close what was opened."""
+        if self.reader is not None:
+            self.reader.close()
         for disk in self.disks:
             disk.close()
         if self.finder is not None:
@@ -138,7 +141,7 @@ class _Parts:
             opened.finder = PageFinder.open(
                 self.master, self.stats, self.budget, self.disk_kind, who=self.name
             )
-        reader = self._reader()
+        reader = opened.reader = self._reader()
         if self.name == "in-memory":
             opened.join = InMemoryJoin.open(self.shape, reader, self.budget, self.stats)
             return opened
@@ -166,20 +169,20 @@ class _Parts:
         size = self.settings.disk_buffer or min(
             _SCAN_BUFFER if scanning else _BLOCK_BUFFER, self.budget.total_bytes // 8
         )
-        pages = max(1, size // self.master.page_bytes)
+        self.budget.take("index", index_bytes(self.master), who=self.name)
+        # Scans read ahead; a simulated disk's time passes in turn, so there it would change nothing but the counts.
+        halves = 2 if scanning and self.disk_kind in ("direct", "buffered") else 1
         return MasterReader.open(
-            self.master, self.shape, self.disk, self.budget, pages * self.master.page_bytes, who=self.name
+            self.master, self.shape, self.disk, self.budget, size, who=self.name, halves=halves
         )
 
     def _pinned_reader(self) -> MasterReader:
         share = self.settings.front_share if self.settings.front_share is not None else 0.25
         pages = max(1, int(share * self.budget.total_bytes) // self.master.page_bytes)
         size = min(pages, max(self.master.pages, 1)) * self.master.page_bytes
-        # The index is one: it was taken with the swappable part.
-        budget = Budget(self.budget.left_bytes + index_bytes(self.master))
-        reader = MasterReader.open(self.master, self.shape, self.disk, budget, size, who=self.name)
-        self.budget.take("pinned pages", budget.taken["disk buffer"], who=self.name)
-        return reader
+        return MasterReader.open(
+            self.master, self.shape, self.disk, self.budget, size, who=self.name, name="pinned pages"
+        )
 
     def _waiting(self, reader: MasterReader) -> Waiting:
         return Waiting.open(
@@ -209,7 +212,7 @@ class _Parts:
         heap = _heap_bytes_per_row(reader)
         layout = RecordLayout.of(HotRows.leaves(self.shape))
         rows = RowTable.capacity_for(layout, nbytes, heap)
-        rows = RowTable.capacity_for(layout, nbytes - 4 * rows, heap)  # the recorder takes four bytes a row
+        rows = RowTable.capacity_for(layout, nbytes - BYTES_PER_ROW * rows, heap)  # for the recorder
         if rows < 1:
             return None
         hot = HotRows.allocate(

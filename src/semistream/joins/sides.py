@@ -6,7 +6,7 @@ already gets the suffix ``_master``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,9 +110,10 @@ class JoinShape:
         right = batch_of(master, self.master_leaves, self.master_output)
         return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=self.output)
 
-    def missed(self, tuples: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Tuples that met nothing: with nulls in a left join, nothing in an inner one."""
-        if self.how == "inner" or not len(tuples):
+    def missed(self, met_nothing: Callable[[], pa.RecordBatch]) -> pa.RecordBatch | None:
+        """Tuples that met nothing, fetched if they are wanted: with nulls in a left join, nothing in an inner one."""
+        tuples = met_nothing() if self.how == "left" else None
+        if tuples is None or not len(tuples):
             return None
         nulls = [pa.nulls(len(tuples), field.type) for field in self.master_output]
         return pa.RecordBatch.from_arrays([*tuples.columns, *nulls], schema=self.output)

@@ -20,6 +20,7 @@ from semistream.memory.window import Window
 
 I64 = NDArray[np.int64]
 _OUTPUT_ROWS = 1 << 16  # pairs put out at a time: bounds the memory of output in flight
+_NOBODY = np.empty(0, dtype=np.int64)
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Waiting:
         window = Window.allocate(budget, layout, max(capacity, 1), heap_bytes, wide=shape.wide, who=who)
         return Waiting(shape, reader, window, stats)
 
-    def admit(self, tuples: Tuples, most: int, *, entered: int = 0) -> int:
+    def admit(self, tuples: Tuples, most: int) -> int:
         """Let tuples wait, from the first on, as many as there is room for; give how many."""
         at = tuples.at[:most]
         count = self.window.fits(tuples.rows, at)
@@ -59,7 +60,7 @@ class Waiting:
                 hint="Raise memory=: the empty window has no room for it.",
             )
         if count:
-            self.window.admit(tuples.rows, at[:count], tuples.codes[:count], entered=entered)
+            self.window.admit(tuples.rows, at[:count], tuples.codes[:count])
             self.stats.admitted += count
         return count
 
@@ -73,8 +74,8 @@ class Waiting:
         answers: Answers = []
         met: list[I64] = []
         joined: list[I64] = []
-        following = 0
-        while following < len(probes.codes):
+        following = (0, 0)
+        while following[0] < len(probes.codes):
             slots, found, following = self.window.match(probes, following)
             if len(slots):
                 at = found if rows is None else rows[found]
@@ -82,7 +83,7 @@ class Waiting:
                 met.append(slots.copy())
                 joined.append(at.copy())
         if not met:
-            return answers, np.empty(0, dtype=np.int64)
+            return answers, _NOBODY
         if self.observer is not None:  # told once, of all: it must see every row of a key together
             self.observer(loaded, np.concatenate(joined))
         return answers, np.concatenate(met)
@@ -115,16 +116,17 @@ class Waiting:
         self.window.release(slots)
         self.stats.answered += before - self.window.waiting
 
+    def leave(self, slots: I64, met: NDArray[np.bool_]) -> Answers:
+        """Tuples that are done leave, of one key oldest first; those that met nothing are put out as misses."""
+        missed = self.shape.missed(lambda: self.shape.tuples_of(self.window.store.get(slots[~met])))
+        self.stats.misses += int(np.count_nonzero(~met))
+        self.stats.rows += len(missed) if missed is not None else 0
+        self.answer(slots)
+        return [missed] if missed is not None else []
+
     def miss(self, slots: I64) -> Answers:
         """Tuples that met nothing leave."""
-        if not len(slots):
-            return []
-        missed = self.shape.missed(self.shape.tuples_of(self.window.store.get(slots)))
-        self.window.release(slots)
-        self.stats.answered += len(slots)
-        self.stats.misses += len(slots)
-        self.stats.rows += len(missed) if missed is not None else 0
-        return [missed] if missed is not None else []
+        return self.leave(slots, np.zeros(len(slots), dtype=np.bool_)) if len(slots) else []
 
     def keys(self, slots: I64) -> Keys:
         """The keys of waiting tuples."""

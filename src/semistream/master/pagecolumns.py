@@ -16,11 +16,15 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32, store64
 from semistream.kernel import kernel, load_number
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 ABSENT = -1
+NONE, FIXED, BITS, STRING = 0, 1, 2, 3  # how a leaf lies in a page
+_PAGES_AHEAD = 2
+_BLOCK = 256  # rows copied column by column while their page stays in the cache
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,6 @@ class LoadedPages:
     def rows(self) -> int:
         """Rows in all pages."""
         return int(self.first_row[-1])
-
-    def pages_of(self, rows: I64) -> I64:
-        """The page that each row is in."""
-        return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
 
 def buffer_count(kind: pa.DataType) -> int:
@@ -66,9 +66,13 @@ def first_buffer(schema: pa.Schema, path: Sequence[int]) -> int:
     return position
 
 
-def locate(buffer: U8, starts: I64, schema: pa.Schema) -> LoadedPages:
-    """Find the columns of the pages that begin at `starts` in the buffer."""
-    buffers = sum(buffer_count(field.type) for field in schema)
+def buffers_of(schema: pa.Schema) -> int:
+    """How many buffers a page of this schema has."""
+    return sum(buffer_count(field.type) for field in schema)
+
+
+def locate(buffer: U8, starts: I64, buffers: int) -> LoadedPages:
+    """Find the columns of the pages that begin at `starts` in the buffer; a page has so many buffers."""
     first_row = np.zeros(len(starts) + 1, dtype=np.int64)
     address = np.empty((len(starts), max(buffers, 1)), dtype=np.int64)
     if not _locate(buffer, starts, buffers, first_row, address):
@@ -114,7 +118,7 @@ def _locate(buffer: U8, starts: I64, buffers: int, first_row: I64, address: I64)
 
 @kernel
 def narrow_codes(
-    loaded: U8,
+    buffer: int,
     first_row: I64,
     address: I64,
     width: int,
@@ -124,64 +128,89 @@ def narrow_codes(
     codes: NDArray[np.uint64],
 ) -> None:
     """Put the ordered form of a key column, shifted, into the codes; `step` is the distance between values."""
-    flip = np.uint64(1) << np.uint64(8 * width - 1)
-    for page in range(len(first_row) - 1):
-        at = address[page]
+    flip = np.uint64(1) << np.uint64(8 * width - 1) if signed else np.uint64(0)
+    mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)
+    pages = len(first_row) - 1
+    for page in range(pages):
+        if page + _PAGES_AHEAD < pages:  # straight from the disk, they are in no cache yet
+            coming = buffer + address[page + _PAGES_AHEAD]
+            for line in range(0, (first_row[page + 1] - first_row[page]) * step, 64):
+                prefetch(coming + line)
+        at = buffer + address[page]
         for row in range(first_row[page], first_row[page + 1]):
-            value = np.uint64(load_number(loaded, at, width))
-            if signed:
-                value ^= flip
+            # Reading eight bytes of fewer is safe: a page ends in a checksum of eight.
+            value = (np.uint64(load64(at)) & mask) ^ flip
             codes[row] |= value << np.uint64(shift)
             at += step
 
 
 @kernel
-def take_words(words: I64, address: I64, pages: I64, rows: I64, out: I64) -> None:
-    """Eight-byte values of rows of pages."""
-    for i in range(len(rows)):
-        start = address[pages[i]]
-        out[i] = (
-            words[(start >> 3) + rows[i]] if start >= 0 else 0
-        )  # a column of nulls may have no values at all
+def split_rows(first_row: I64, at: I64, pages: I64, inside: I64) -> None:
+    """The page that each row is in, and its place there; rows mostly come in order."""
+    page = 0
+    for i in range(len(at)):
+        row = at[i]
+        if row < first_row[page] or row >= first_row[page + 1]:
+            page = np.searchsorted(first_row, row, side="right") - 1
+        pages[i] = page
+        inside[i] = row - first_row[page]
 
 
 @kernel
-def take_bytes(buffer: U8, address: I64, width: int, pages: I64, rows: I64, out: U8) -> None:
-    """Values of any fixed width."""
-    for i in range(len(rows)):
-        start = address[pages[i]] + rows[i] * width
-        for j in range(width):
-            out[i * width + j] = buffer[start + j] if address[pages[i]] >= 0 else 0
+def take_values(
+    buffer: int, address: I64, plan: I64, out: I64, pages: I64, inside: I64
+) -> None:
+    """Copy rows' fixed-width values, valid bytes and where strings will begin to `out`: data, offsets, valid of each leaf.
+
+    `plan` has a row a leaf: its first buffer, its kind (NONE, FIXED, BITS, STRING) and its width.
+    """
+    for begin in range(0, len(pages), _BLOCK):
+        end = min(begin + _BLOCK, len(pages))
+        for c in range(len(plan)):
+            first, kind, width = plan[c, 0], plan[c, 1], plan[c, 2]
+            data, offsets, valid = out[c, 0], out[c, 1], out[c, 2]
+            if kind == FIXED:
+                for i in range(begin, end):
+                    base = address[pages[i], first + 1]
+                    to, start = data + width * i, buffer + base + width * inside[i]
+                    if base < 0:  # a column of nulls may have no values at all
+                        for j in range(width):
+                            store8(to + j, 0)
+                    elif width == 8:
+                        store64(to, load64(start))
+                    elif width == 4:
+                        store32(to, load32(start))
+                    else:
+                        copy_short(to, start, width)
+            elif kind == STRING:
+                total = load64(offsets + 8 * begin)
+                for i in range(begin, end):
+                    base = address[pages[i], first + 1]
+                    if base >= 0:
+                        start = buffer + base + 4 * inside[i]
+                        total += load32(start + 4) - load32(start)
+                    store64(offsets + 8 * i + 8, total)
+            elif kind == BITS:
+                for i in range(begin, end):
+                    base, row = address[pages[i], first + 1], inside[i]
+                    bit = 0 if base < 0 else (load8(buffer + base + (row >> 3)) >> (row & 7)) & 1
+                    store8(data + i, bit)
+            if valid != 0:
+                for i in range(begin, end):
+                    base, row = address[pages[i], first], inside[i]
+                    bit = 1 if base < 0 else (load8(buffer + base + (row >> 3)) >> (row & 7)) & 1
+                    store8(valid + i, bit)
 
 
 @kernel
-def take_bits(buffer: U8, address: I64, pages: I64, rows: I64, out: U8) -> int:
-    """Bits as bytes; where there is no bitmap every bit is set. Gives how many are not."""
-    zeros = 0
-    for i in range(len(rows)):
-        start = address[pages[i]]
-        out[i] = 1 if start < 0 else (buffer[start + (rows[i] >> 3)] >> (rows[i] & 7)) & 1
-        zeros += 1 - out[i]
-    return zeros
-
-
-@kernel
-def take_lengths(buffer: U8, address: I64, pages: I64, rows: I64, offsets: I64) -> None:
-    """Where each string will be once they lie end to end."""
-    for i in range(len(rows)):
-        length = 0
-        if address[pages[i]] >= 0:
-            at = address[pages[i]] + 4 * rows[i]
-            length = load_number(buffer, at + 4, 4) - load_number(buffer, at, 4)
-        offsets[i + 1] = offsets[i] + length
-
-
-@kernel
-def take_varying(buffer: U8, starts: I64, address: I64, pages: I64, rows: I64, offsets: I64, out: U8) -> None:
-    """The strings' bytes; `starts` are the addresses of their offsets."""
-    for i in range(len(rows)):
-        length = offsets[i + 1] - offsets[i]
-        if length:
-            at = address[pages[i]] + load_number(buffer, starts[pages[i]] + 4 * rows[i], 4)
-            for j in range(length):
-                out[offsets[i] + j] = buffer[at + j]
+def take_strings(buffer: int, address: I64, plan: I64, out: I64, pages: I64, inside: I64) -> None:
+    """Copy the bytes of rows' strings to where `take_values` said they begin."""
+    for i in range(len(pages)):
+        for c in range(len(plan)):
+            if plan[c, 1] == STRING:
+                to = load64(out[c, 1] + 8 * i)
+                length = load64(out[c, 1] + 8 * i + 8) - to
+                if length > 0:
+                    first = plan[c, 0]
+                    start = load32(buffer + address[pages[i], first + 1] + 4 * inside[i])
+                    copy_short(out[c, 0] + to, buffer + address[pages[i], first + 2] + start, length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,3 +44,15 @@ class Budget:
         kind = np.dtype(dtype)
         self.take(name, int(np.prod(shape)) * kind.itemsize, who=who)
         return np.zeros(shape, dtype=kind)
+
+
+def capacity_within(nbytes: int, bytes_for: Callable[[int], int]) -> int:
+    """The most rows for which `bytes_for` gives at most `nbytes`; it never falls."""
+    low, high = 0, max(nbytes, 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if bytes_for(middle) <= nbytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low

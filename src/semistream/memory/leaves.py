@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from semistream.address import address_of, copy_short
 from semistream.errors import UnsupportedTypeError
 from semistream.kernel import kernel
 
@@ -32,7 +34,7 @@ class Leaf:
     width: int
     nullable: bool
 
-    @property
+    @cached_property
     def is_varying(self) -> bool:
         """Whether values have lengths of their own."""
         return bool(pat.is_string(self.type) or pat.is_binary(self.type))
@@ -53,6 +55,90 @@ class Rows:
 
     count: int
     leaves: tuple[Values, ...]
+
+    @cached_property
+    def addresses(self) -> I64:
+        """Where each leaf's data, offsets and valid bytes are; 0 where it has none."""
+        table = np.zeros((len(self.leaves), 3), dtype=np.int64)
+        for i, values in enumerate(self.leaves):
+            table[i, 0] = address_of(values.data)
+            table[i, 1] = 0 if values.offsets is None else address_of(values.offsets)
+            table[i, 2] = 0 if values.valid is None else address_of(values.valid)
+        return table
+
+
+@dataclass(frozen=True)
+class LeafPlan:
+    """Leaves, with what has to be known of them whenever rows are put together."""
+
+    leaves: tuple[Leaf, ...]
+
+    @cached_property
+    def widths(self) -> I64:
+        """Bytes a value."""
+        return np.array([leaf.width for leaf in self.leaves], dtype=np.int64)
+
+    @cached_property
+    def varying(self) -> I64:
+        """Which are strings."""
+        return np.array([i for i, leaf in enumerate(self.leaves) if leaf.is_varying], dtype=np.int64)
+
+
+@dataclass
+class Assembly:
+    """Rows on the way out of records or pages: memory for `count` values of each leaf, to be filled by a kernel.
+
+    First the fixed-width values, the lengths of strings and the valid bytes; then, when lengths are known, `add_strings`.
+    One block of memory holds them all: a leaf's part of it begins at a cache line.
+    """
+
+    plan: LeafPlan
+    count: int
+    block: U8
+    starts: NDArray[np.int64]
+    offsets: I64  # a row a varying leaf
+    nullable: NDArray[np.bool_]
+    addresses: I64  # as those of Rows
+    strings: U8
+
+    @staticmethod
+    def of(plan: LeafPlan, count: int, nullable: NDArray[np.bool_]) -> Assembly:
+        """Memory for rows of these leaves, with valid bytes for those that may have nulls."""
+        sizes = np.stack([plan.widths * count, nullable * count]) + 63 & -64
+        ends = np.cumsum(sizes).reshape(sizes.shape)
+        starts = ends - sizes
+        block = np.empty(int(ends[-1, -1]) if ends.size else 0, dtype=np.uint8)
+        offsets = np.empty((len(plan.varying), count + 1), dtype=np.int64)
+        offsets[:, 0] = 0
+        addresses = np.zeros((len(plan.leaves), 3), dtype=np.int64)
+        base = address_of(block)
+        addresses[:, 0] = base + starts[0]
+        addresses[:, 2] = np.where(nullable, base + starts[1], 0)
+        addresses[plan.varying, 1] = address_of(offsets) + offsets.strides[0] * np.arange(len(plan.varying))
+        return Assembly(plan, count, block, starts, offsets, nullable, addresses, block[:0])
+
+    def add_strings(self) -> None:
+        """Memory for the bytes of strings, whose offsets are there now."""
+        ends = np.cumsum(self.offsets[:, -1])
+        self.strings = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+        self.addresses[self.plan.varying, 0] = address_of(self.strings) + ends - self.offsets[:, -1]
+
+    def rows(self) -> Rows:
+        """The rows, once all is filled in."""
+        found: list[Values] = []
+        text = string = 0
+        begins, widths, nullable = self.starts.tolist(), self.plan.widths.tolist(), self.nullable.tolist()
+        for i, leaf in enumerate(self.plan.leaves):
+            valid = self.block[begins[1][i] : begins[1][i] + self.count] if nullable[i] else None
+            if leaf.is_varying:
+                length = int(self.offsets[string, -1])
+                found.append(Values(self.strings[text : text + length], self.offsets[string], valid))
+                text += length
+                string += 1
+            else:
+                start = begins[0][i]
+                found.append(Values(self.block[start : start + self.count * widths[i]], None, valid))
+        return Rows(self.count, tuple(found))
 
 
 def leaves_of(schema: pa.Schema) -> tuple[Leaf, ...]:
@@ -85,7 +171,7 @@ def _take(values: Values, leaf: Leaf, at: I64) -> Values:
         offsets = np.zeros(len(at) + 1, dtype=np.int64)
         np.cumsum(values.offsets[at + 1] - values.offsets[at], out=offsets[1:])
         data = np.empty(int(offsets[-1]), dtype=np.uint8)
-        _gather(values.data, values.offsets, at, offsets, data)
+        _gather(address_of(values.data), values.offsets, at, offsets, address_of(data))
         return Values(data, offsets, valid)
     if not leaf.width:
         return Values(values.data, None, valid)
@@ -93,11 +179,9 @@ def _take(values: Values, leaf: Leaf, at: I64) -> Values:
 
 
 @kernel
-def _gather(data: U8, offsets: I64, at: I64, out_offsets: I64, out: U8) -> None:
+def _gather(data: int, offsets: I64, at: I64, out_offsets: I64, out: int) -> None:
     for i in range(len(at)):
-        start, to = offsets[at[i]], out_offsets[i]
-        for j in range(out_offsets[i + 1] - to):
-            out[to + j] = data[start + j]
+        copy_short(out + out_offsets[i], data + offsets[at[i]], out_offsets[i + 1] - out_offsets[i])
 
 
 def _leaves(field: pa.Field, path: tuple[int, ...], column: str) -> Iterator[Leaf]:

@@ -3,7 +3,7 @@
 A row is one record of fixed size, so storing or fetching it touches one place, and, where it has strings, one run of
 bytes in a heap beside it:
 
-    records   | nulls | 16-byte values | 8-byte | 4-byte | 2-byte | 1-byte | lengths of strings | place in heap |
+    records   | place in heap | 16-byte values | 8-byte | 4-byte, lengths of strings | 2-byte | 1-byte | nulls |
     heap      ... | string bytes of one row, end to end | ...
 
 Freed heap bytes are won back by moving what is left together, when the end of the heap is reached.
@@ -13,17 +13,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.kernel import kernel, load_number, store_number
+from semistream.address import (
+    address_of,
+    copy_bytes,
+    copy_short,
+    gather_fixed,
+    load8,
+    load16,
+    load32,
+    load64,
+    prefetch,
+    store8,
+    store16,
+    store32,
+    store64,
+)
+from semistream.kernel import kernel
 from semistream.memory.budget import Budget
-from semistream.memory.leaves import Leaf, Rows, Values
+from semistream.memory.leaves import Assembly, Leaf, LeafPlan, Rows
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
-HEAP_SLACK = 1.25  # room so that compacting is rare: it moves every live byte once per quarter of the heap
+_HEAP_SLACK = 1.25  # room so that compacting is rare: it moves every live byte once per quarter of the heap
+_BLOCK = 256  # rows copied column by column while their records stay in the cache
+_VARYING = -1  # the width of a string in a plan
 
 
 @dataclass(frozen=True)
@@ -32,63 +50,86 @@ class RecordLayout:
 
     leaves: tuple[Leaf, ...]
     offsets: tuple[int, ...]  # of each leaf's value, or of its length if that varies
-    null_bytes: int  # at the front, one bit a leaf
     heap_at: int  # of the place in the heap; -1 without strings
+    nulls_at: int  # one bit a leaf, set where it is null
     stride: int
 
     @staticmethod
     def of(leaves: Sequence[Leaf]) -> RecordLayout:
-        """Place wide values first, so that every one is aligned."""
-        null_bytes = -(-len(leaves) // 8)
-        at = -(-null_bytes // 8) * 8
+        """Place wide values first, so that few of them lie across two cache lines."""
         sizes = [4 if leaf.is_varying else leaf.width for leaf in leaves]
         varying = any(leaf.is_varying for leaf in leaves)
-        heap_at = at if varying else -1
-        at += 8 if varying else 0
+        at = 8 if varying else 0
         offsets = [0] * len(leaves)
         for i in sorted(range(len(leaves)), key=lambda i: (-(sizes[i] & -sizes[i]), -sizes[i])):
             offsets[i] = at
             at += sizes[i]
-        return RecordLayout(tuple(leaves), tuple(offsets), null_bytes, heap_at, -(-at // 8) * 8)
+        stride = -(-(at + -(-len(leaves) // 8)) // 4) * 4
+        return RecordLayout(tuple(leaves), tuple(offsets), 0 if varying else -1, at, stride)
 
     @property
     def has_heap(self) -> bool:
         """Whether rows have bytes of varying length."""
         return self.heap_at >= 0
 
+    def bytes_for(self, slots: int, heap_bytes_per_row: float) -> int:
+        """Bytes of a store of so many rows."""
+        return slots * self.stride + (self.heap_bytes(slots, heap_bytes_per_row) + slots) * self.has_heap
+
+    def heap_bytes(self, slots: int, heap_bytes_per_row: float) -> int:
+        """Heap for so many rows."""
+        return int(_HEAP_SLACK * heap_bytes_per_row * slots) + 1
+
+    @cached_property
+    def plan(self) -> I64:
+        """A row a leaf for the kernels: its offset and its width."""
+        widths = [_VARYING if leaf.is_varying else leaf.width for leaf in self.leaves]
+        return np.array([self.offsets, widths], dtype=np.int64).T.reshape(-1, 2).copy()
+
+    @cached_property
+    def leaf_plan(self) -> LeafPlan:
+        """The leaves, as rows are put together from them."""
+        return LeafPlan(self.leaves)
+
+    @cached_property
+    def length_offsets(self) -> I64:
+        """Where the lengths of strings are."""
+        return self.plan[self.plan[:, 1] == _VARYING, 0].copy()
+
 
 @dataclass
 class RowStore:
-    """`slots` rows of one layout, with `heap_bytes` for their strings, all allocated at once."""
+    """Rows of one layout in slots, with a heap for their strings, all allocated at once."""
 
     layout: RecordLayout
     records: U8
     heap: U8
+    live: NDArray[np.bool_]
     heap_end: int = 0
     heap_live: int = 0
-    live: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _nullable: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @staticmethod
     def allocate(
-        budget: Budget, name: str, layout: RecordLayout, slots: int, heap_bytes: int, *, who: str
+        budget: Budget, name: str, layout: RecordLayout, slots: int, heap_bytes_per_row: float, *, who: str
     ) -> RowStore:
         """A store inside the budget."""
         records = budget.array(name, slots * layout.stride, "u1", who=who)
-        heap = budget.array(name, heap_bytes if layout.has_heap else 0, "u1", who=who)
+        heap_bytes = layout.heap_bytes(slots, heap_bytes_per_row) if layout.has_heap else 0
+        heap = budget.array(name, heap_bytes, "u1", who=who)
         live = budget.array(name, slots if layout.has_heap else 0, "?", who=who)
-        return RowStore(layout, records, heap, live=live)  # type: ignore[arg-type]
+        seen = np.zeros(len(layout.leaves), dtype=np.bool_)
+        return RowStore(layout, records, heap, live, _nullable=seen)  # type: ignore[arg-type]
 
     def heap_bytes_of(self, rows: Rows, at: I64) -> I64:
         """The heap bytes that each of these rows needs."""
         total = np.zeros(len(at), dtype=np.int64)
-        for values in rows.leaves:
-            if values.offsets is not None:
-                total += values.offsets[at + 1] - values.offsets[at]
+        _string_bytes(rows.addresses, at, total)
         return total
 
     def put(self, rows: Rows, at: I64, slots: I64) -> None:
         """Store the rows at positions `at` in free slots; there must be room in the heap."""
-        layout = self.layout
+        layout, starts = self.layout, at
         if layout.has_heap:
             sizes = self.heap_bytes_of(rows, at)
             need = int(sizes.sum())
@@ -98,210 +139,196 @@ class RowStore:
             self.heap_end += need
             self.heap_live += need
             self.live[slots] = True
-            _put_heap_places(self.records, layout.stride, layout.heap_at, slots, starts)
-            cursor = starts.copy()
-        words = self.records.view(np.int64)
-        for i, (leaf, values) in enumerate(zip(layout.leaves, rows.leaves, strict=True)):
-            offset = layout.offsets[i]
-            if values.offsets is not None:
-                _put_varying(
-                    self.records,
-                    layout.stride,
-                    offset,
-                    self.heap,
-                    cursor,
-                    values.data,
-                    values.offsets,
-                    at,
-                    slots,
-                )
-            elif leaf.width == 8:
-                _put_words(words, layout.stride // 8, offset // 8, _as_words(values.data), at, slots)
-            elif leaf.width:
-                _put_bytes(self.records, layout.stride, offset, leaf.width, values.data, at, slots)
-            _put_valid(
-                self.records, layout.stride, i, values.valid if values.valid is not None else _NONE, at, slots
-            )
+        self._nullable |= rows.addresses[:, 2] != 0
+        _put(
+            address_of(self.records),
+            layout.stride,
+            address_of(self.heap),
+            layout.heap_at,
+            layout.nulls_at,
+            layout.plan,
+            self._nullable,
+            rows.addresses,
+            at,
+            slots,
+            starts,
+        )
 
     def get(self, slots: I64) -> Rows:
         """The rows in these slots."""
         layout = self.layout
-        count = len(slots)
-        words = self.records.view(np.int64)
-        cursor = np.empty(count if layout.has_heap else 0, dtype=np.int64)
+        out = Assembly.of(layout.leaf_plan, len(slots), self._nullable)
+        records = address_of(self.records)
+        _get(records, layout.stride, layout.nulls_at, layout.plan, out.addresses, slots)
         if layout.has_heap:
-            _get_heap_places(self.records, layout.stride, layout.heap_at, slots, cursor)
-        found = []
-        for i, leaf in enumerate(layout.leaves):
-            valid = np.empty(count, dtype=np.uint8)
-            nulls = _get_valid(self.records, layout.stride, i, slots, valid)
-            offset, offsets = layout.offsets[i], None
-            if leaf.is_varying:
-                offsets = np.zeros(count + 1, dtype=np.int64)
-                _get_lengths(self.records, layout.stride, offset, slots, offsets)
-                data = np.empty(int(offsets[-1]), dtype=np.uint8)
-                _get_varying(self.heap, cursor, offsets, data)
-            elif leaf.width == 8:
-                values = np.empty(count, dtype=np.int64)
-                _get_words(words, layout.stride // 8, offset // 8, slots, values)
-                data = values.view(np.uint8)
-            else:
-                data = np.empty(count * leaf.width, dtype=np.uint8)
-                _get_bytes(self.records, layout.stride, offset, leaf.width, slots, data)
-            found.append(Values(data, offsets, valid if nulls else None))
-        return Rows(count, tuple(found))
+            out.add_strings()
+            heap = address_of(self.heap)
+            _get_strings(records, layout.stride, heap, layout.heap_at, layout.plan, out.addresses, slots)
+        return out.rows()
 
     def free(self, slots: I64) -> None:
         """Give the heap bytes of these rows back."""
         if self.layout.has_heap and len(slots):
             self.heap_live -= int(
-                _row_heap_bytes(self.records, self.layout.stride, self._length_offsets(), slots)
+                _heap_bytes(
+                    address_of(self.records), self.layout.stride, self.layout.length_offsets, self.live, slots
+                )
             )
-            self.live[slots] = False
 
     @property
     def heap_room(self) -> int:
         """Heap bytes that rows put next may take."""
         return len(self.heap) - self.heap_live
 
-    def _length_offsets(self) -> I64:
-        pairs = zip(self.layout.leaves, self.layout.offsets, strict=True)
-        return np.array([offset for leaf, offset in pairs if leaf.is_varying], dtype=np.int64)
-
     def _compact(self) -> None:
         slots = np.flatnonzero(self.live)
-        starts = np.empty(len(slots), dtype=np.int64)
-        _get_heap_places(self.records, self.layout.stride, self.layout.heap_at, slots, starts)
-        order = np.argsort(starts)
+        places = self.records.reshape(-1, self.layout.stride)[slots, self.layout.heap_at :][:, :8]
+        order = np.argsort(np.ascontiguousarray(places).view(np.int64).reshape(-1))
         self.heap_end = int(
             _move_together(
-                self.records,
+                address_of(self.records),
                 self.layout.stride,
                 self.layout.heap_at,
-                self._length_offsets(),
-                self.heap,
+                self.layout.length_offsets,
+                address_of(self.heap),
                 slots[order],
             )
         )
 
 
-_NONE = np.empty(0, dtype=np.uint8)
-
-
-def _as_words(data: U8) -> I64:
-    # A slice of a batch may begin anywhere; only whole words can be viewed as such.
-    return data.view(np.int64) if data.ctypes.data % 8 == 0 else data.copy().view(np.int64)
+@kernel
+def _string_bytes(addresses: I64, at: I64, total: I64) -> None:
+    for c in range(len(addresses)):
+        offsets = addresses[c, 1]
+        if offsets != 0:
+            for i in range(len(at)):
+                total[i] += load64(offsets + 8 * at[i] + 8) - load64(offsets + 8 * at[i])
 
 
 @kernel
-def _put_words(words: I64, stride: int, offset: int, source: I64, at: I64, slots: I64) -> None:
-    for i in range(len(at)):
-        words[slots[i] * stride + offset] = source[at[i]]
-
-
-@kernel
-def _get_words(words: I64, stride: int, offset: int, slots: I64, out: I64) -> None:
-    for i in range(len(slots)):
-        out[i] = words[slots[i] * stride + offset]
-
-
-@kernel
-def _put_bytes(records: U8, stride: int, offset: int, width: int, source: U8, at: I64, slots: I64) -> None:
-    for i in range(len(at)):
-        to, start = slots[i] * stride + offset, at[i] * width
-        for j in range(width):
-            records[to + j] = source[start + j]
-
-
-@kernel
-def _get_bytes(records: U8, stride: int, offset: int, width: int, slots: I64, out: U8) -> None:
-    for i in range(len(slots)):
-        start = slots[i] * stride + offset
-        for j in range(width):
-            out[i * width + j] = records[start + j]
-
-
-@kernel
-def _put_valid(records: U8, stride: int, leaf: int, valid: U8, at: I64, slots: I64) -> None:
-    byte, bit = leaf >> 3, np.uint8(1 << (leaf & 7))
-    for i in range(len(at)):
-        place = slots[i] * stride + byte
-        if len(valid) == 0 or valid[at[i]]:
-            records[place] |= bit
-        else:
-            records[place] &= ~bit
-
-
-@kernel
-def _get_valid(records: U8, stride: int, leaf: int, slots: I64, out: U8) -> int:
-    byte, shift = leaf >> 3, leaf & 7
-    nulls = 0
-    for i in range(len(slots)):
-        out[i] = (records[slots[i] * stride + byte] >> shift) & 1
-        nulls += 1 - out[i]
-    return nulls
-
-
-@kernel
-def _put_heap_places(records: U8, stride: int, heap_at: int, slots: I64, starts: I64) -> None:
-    for i in range(len(slots)):
-        store_number(records, slots[i] * stride + heap_at, 8, starts[i])
-
-
-@kernel
-def _get_heap_places(records: U8, stride: int, heap_at: int, slots: I64, starts: I64) -> None:
-    for i in range(len(slots)):
-        starts[i] = load_number(records, slots[i] * stride + heap_at, 8)
-
-
-@kernel
-def _put_varying(
-    records: U8, stride: int, offset: int, heap: U8, cursor: I64, data: U8, offsets: I64, at: I64, slots: I64
+def _put(
+    records: int,
+    stride: int,
+    heap: int,
+    heap_at: int,
+    nulls_at: int,
+    plan: I64,
+    nullable: NDArray[np.bool_],
+    addresses: I64,
+    at: I64,
+    slots: I64,
+    starts: I64,
 ) -> None:
-    for i in range(len(at)):
-        start, length = offsets[at[i]], offsets[at[i] + 1] - offsets[at[i]]
-        for j in range(length):
-            heap[cursor[i] + j] = data[start + j]
-        cursor[i] += length
-        store_number(records, slots[i] * stride + offset, 4, length)
+    cursor = np.empty(_BLOCK, dtype=np.int64)
+    for begin in range(0, len(at), _BLOCK):
+        end = min(begin + _BLOCK, len(at))
+        if heap_at >= 0:
+            for i in range(begin, end):
+                cursor[i - begin] = starts[i]
+                store64(records + slots[i] * stride + heap_at, starts[i])
+        for c in range(len(plan)):
+            base, width, data = records + plan[c, 0], plan[c, 1], addresses[c, 0]
+            if width == 8:
+                for i in range(begin, end):
+                    store64(base + slots[i] * stride, load64(data + 8 * at[i]))
+            elif width == 4:
+                for i in range(begin, end):
+                    store32(base + slots[i] * stride, load32(data + 4 * at[i]))
+            elif width == -1:
+                offsets = addresses[c, 1]
+                for i in range(begin, end):
+                    start = load64(offsets + 8 * at[i])
+                    length = load64(offsets + 8 * at[i] + 8) - start
+                    copy_short(heap + cursor[i - begin], data + start, length)
+                    cursor[i - begin] += length
+                    store32(base + slots[i] * stride, length)
+            elif width == 1:
+                for i in range(begin, end):
+                    store8(base + slots[i] * stride, load8(data + at[i]))
+            elif width == 2:
+                for i in range(begin, end):
+                    store16(base + slots[i] * stride, load16(data + 2 * at[i]))
+            elif width > 0:
+                for i in range(begin, end):
+                    copy_short(base + slots[i] * stride, data + width * at[i], width)
+            if nullable[c]:
+                byte, bit, valid = records + nulls_at + (c >> 3), 1 << (c & 7), addresses[c, 2]
+                for i in range(begin, end):
+                    place = byte + slots[i] * stride
+                    if valid != 0 and load8(valid + at[i]) == 0:
+                        store8(place, load8(place) | bit)
+                    else:
+                        store8(place, load8(place) & ~bit)
 
 
 @kernel
-def _get_lengths(records: U8, stride: int, offset: int, slots: I64, offsets: I64) -> None:
+def _get(records: int, stride: int, nulls_at: int, plan: I64, addresses: I64, slots: I64) -> None:
+    """Fixed-width values, offsets of strings, valid bytes."""
+    for begin in range(0, len(slots), _BLOCK):
+        end = min(begin + _BLOCK, len(slots))
+        for c in range(len(plan)):
+            base, width = records + plan[c, 0], plan[c, 1]
+            if width > 0:
+                gather_fixed(addresses[c, 0], width, base, stride, slots, begin, end)
+            elif width == -1:
+                offsets = addresses[c, 1]
+                total = load64(offsets + 8 * begin)
+                for i in range(begin, end):
+                    total += load32(base + slots[i] * stride)
+                    store64(offsets + 8 * i + 8, total)
+            valid = addresses[c, 2]
+            if valid != 0:
+                byte, shift = records + nulls_at + (c >> 3), c & 7
+                for i in range(begin, end):
+                    store8(valid + i, 1 - ((load8(byte + slots[i] * stride) >> shift) & 1))
+
+
+@kernel
+def _get_strings(
+    records: int, stride: int, heap: int, heap_at: int, plan: I64, addresses: I64, slots: I64
+) -> None:
     for i in range(len(slots)):
-        offsets[i + 1] = offsets[i] + load_number(records, slots[i] * stride + offset, 4)
+        # The records and heap places of rows to come are on their way while this one is copied.
+        if i + 32 < len(slots):
+            prefetch(records + slots[i + 32] * stride + heap_at)
+        if i + 16 < len(slots):
+            there = heap + load64(records + slots[i + 16] * stride + heap_at)
+            prefetch(there)
+            prefetch(there + 64)
+        start = heap + load64(records + slots[i] * stride + heap_at)
+        for c in range(len(plan)):
+            if plan[c, 1] == -1:
+                to = load64(addresses[c, 1] + 8 * i)
+                length = load64(addresses[c, 1] + 8 * i + 8) - to
+                copy_short(addresses[c, 0] + to, start, length)
+                start += length
 
 
 @kernel
-def _get_varying(heap: U8, cursor: I64, offsets: I64, out: U8) -> None:
-    for i in range(len(cursor)):
-        start, to = cursor[i], offsets[i]
-        length = offsets[i + 1] - to
-        for j in range(length):
-            out[to + j] = heap[start + j]
-        cursor[i] += length
-
-
-@kernel
-def _row_heap_bytes(records: U8, stride: int, length_offsets: I64, slots: I64) -> int:
+def _heap_bytes(
+    records: int, stride: int, length_offsets: I64, live: NDArray[np.bool_], slots: I64
+) -> int:
+    """What these rows take; they are live no longer."""
     total = 0
     for i in range(len(slots)):
+        live[slots[i]] = False
         for offset in length_offsets:
-            total += load_number(records, slots[i] * stride + offset, 4)
+            total += load32(records + slots[i] * stride + offset)
     return total
 
 
 @kernel
-def _move_together(records: U8, stride: int, heap_at: int, length_offsets: I64, heap: U8, slots: I64) -> int:
+def _move_together(
+    records: int, stride: int, heap_at: int, length_offsets: I64, heap: int, slots: I64
+) -> int:
     """Close the gaps between live rows; `slots` are in the order of their places."""
     end = 0
     for i in range(len(slots)):
+        record = records + slots[i] * stride
         length = 0
         for offset in length_offsets:
-            length += load_number(records, slots[i] * stride + offset, 4)
-        start = load_number(records, slots[i] * stride + heap_at, 8)
-        for j in range(length):
-            heap[end + j] = heap[start + j]
-        store_number(records, slots[i] * stride + heap_at, 8, end)
+            length += load32(record + offset)
+        copy_bytes(heap + end, heap + load64(record + heap_at), length)
+        store64(record + heap_at, end)
         end += length
     return end

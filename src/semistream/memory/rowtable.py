@@ -1,6 +1,7 @@
 """Master rows in memory by key, probed by the stream: what the front stage and the in-memory join are made of.
 
-All rows of a key are kept together: a key is in the table with all of them or not at all.
+All rows of a key are kept together: a key is in the table with all of them or not at all. A key is known by the slot of
+its last row.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from numpy.typing import NDArray
 
 from semistream.kernel import kernel
 from semistream.memory import table as tables
-from semistream.memory.budget import Budget
+from semistream.memory.budget import Budget, capacity_within
 from semistream.memory.leaves import Rows
-from semistream.memory.rowstore import HEAP_SLACK, RecordLayout, RowStore
-from semistream.memory.table import KeyBytes, Probes, Table, find, find_slot, insert, remove_first
+from semistream.memory.rowstore import RecordLayout, RowStore
+from semistream.memory.table import Probes, Table, approach, find, find_slot, insert, last_of, remove_first
 
-I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-_SLOT_BYTES = 8 + 4 + 4  # code, chain, free
+_AT_ONCE = 64  # probes whose memory is fetched together
 
 
 @dataclass
@@ -29,34 +29,17 @@ class RowTable:
 
     store: RowStore
     table: Table
-    stored_keys: KeyBytes
-    codes: U64
-    chain: I32
-    free: I32
     capacity: int
-    room: int
 
     @staticmethod
     def bytes_for(layout: RecordLayout, capacity: int, heap_bytes_per_row: float) -> int:
         """Bytes of a table of this capacity."""
-        heap = (int(HEAP_SLACK * heap_bytes_per_row * capacity) + 1 + capacity) if layout.has_heap else 0
-        return (
-            (layout.stride + _SLOT_BYTES) * capacity
-            + heap
-            + tables.entries_for(capacity) * tables.ENTRY_BYTES
-        )
+        return layout.bytes_for(capacity, heap_bytes_per_row) + tables.bytes_for(capacity)
 
     @staticmethod
     def capacity_for(layout: RecordLayout, nbytes: int, heap_bytes_per_row: float) -> int:
         """The most rows whose table takes at most `nbytes`."""
-        low, high = 0, max(nbytes // max(layout.stride, 1), 1)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if RowTable.bytes_for(layout, middle, heap_bytes_per_row) <= nbytes:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return capacity_within(nbytes, lambda slots: RowTable.bytes_for(layout, slots, heap_bytes_per_row))
 
     @staticmethod
     def allocate(
@@ -70,24 +53,13 @@ class RowTable:
         who: str,
     ) -> RowTable:
         """A table inside the budget."""
-        heap = int(HEAP_SLACK * heap_bytes_per_row * capacity) + 1
-        store = RowStore.allocate(budget, name, layout, capacity, heap, who=who)
-        table = tables.allocate(budget, name, capacity, who=who)
-        codes = budget.array(name, capacity, "u8", who=who)
-        chain = budget.array(name, capacity, "i4", who=who)
-        free = budget.array(name, capacity, "i4", who=who)
-        free[:] = np.arange(capacity)[::-1]
-        keys = KeyBytes(store.records, layout.stride, layout.heap_at, layout.offsets[0], store.heap)
-        return RowTable(
-            store=store,
-            table=table,
-            stored_keys=keys if wide else KeyBytes(store.records, 0, 0, 0, store.heap),
-            codes=codes,  # type: ignore[arg-type]
-            chain=chain,  # type: ignore[arg-type]
-            free=free,  # type: ignore[arg-type]
-            capacity=capacity,
-            room=capacity,
-        )
+        store = RowStore.allocate(budget, name, layout, capacity, heap_bytes_per_row, who=who)
+        return RowTable(store, tables.allocate(budget, name, store, capacity, wide=wide, who=who), capacity)
+
+    @property
+    def room(self) -> int:
+        """How many more rows there is room for, strings aside."""
+        return int(self.table.state[tables.FREE])
 
     @property
     def rows(self) -> int:
@@ -96,84 +68,93 @@ class RowTable:
 
     def add(self, rows: Rows, at: I64, codes: U64) -> I64:
         """Keep the rows at positions `at`; there must be room. Gives their slots."""
-        slots = self.free[self.room - len(at) : self.room][::-1].astype(np.int64)
+        slots = tables.take_free(self.table, len(at))
         self.store.put(rows, at, slots)
-        self.codes[slots] = codes
-        _insert_all(self.table, self.stored_keys, self.chain, self.codes, slots)
-        self.room -= len(at)
+        _insert_all(self.table, codes, slots)
         return slots
 
     def find(self, probes: Probes) -> I64:
-        """For each probe the first row of its key, or -1."""
+        """For each probe the last row of its key, or -1."""
         out = np.empty(len(probes.codes), dtype=np.int64)
-        _find_all(self.table, self.stored_keys, probes, out)
+        _find_all(self.table, probes, out)
         return out
 
-    def pairs(self, first: I64) -> tuple[I64, I64]:
+    def pairs(self, last: I64) -> tuple[I64, I64]:
         """Every probe with every row of its key, for what `find` gave: positions of probes, and slots."""
-        total = int(_count_pairs(self.table, self.stored_keys, self.codes, first))
+        total = int(_count_pairs(self.table, last))
         probes, slots = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
-        _pair_all(self.chain, first, probes, slots)
+        _pair_all(self.table, last, probes, slots)
         return probes, slots
 
-    def remove(self, first: I64) -> int:
-        """Drop the keys that these rows are the first of, with all their rows; gives how many rows went."""
+    def remove(self, last: I64) -> int:
+        """Drop the keys known by these slots, with all their rows; gives how many rows went."""
         gone = np.empty(self.rows, dtype=np.int64)
-        count = int(_remove_keys(self.table, self.stored_keys, self.chain, self.codes, first, gone))
-        self.free[self.room : self.room + count] = gone[:count]
-        self.room += count
+        count = int(_remove_keys(self.table, last, gone))
         self.store.free(gone[:count])
         return count
 
 
 @kernel
-def _insert_all(table: Table, stored: KeyBytes, chain: I32, codes: U64, slots: I64) -> None:
-    for slot in slots:
-        insert(table, stored, chain, codes[slot], slot)
+def _insert_all(table: Table, codes: U64, slots: I64) -> None:
+    for i in range(len(slots)):
+        table.codes[slots[i]] = codes[i]
+        insert(table, find_slot(table, slots[i]), codes[i], slots[i])
 
 
 @kernel
-def _find_all(table: Table, stored: KeyBytes, probes: Probes, out: I64) -> None:
-    for i in range(len(probes.codes)):
-        begin, length = 0, 0
-        if stored.stride:
-            begin = probes.offsets[i]
-            length = probes.offsets[i + 1] - begin
-        at = find(table, stored, probes.codes[i], probes.data, begin, length)
-        out[i] = table.first[at] if at >= 0 else -1
+def _find_all(table: Table, probes: Probes, out: I64) -> None:
+    wide = table.keys.stride != 0
+    data = probes.data.ctypes.data
+    some = np.arange(_AT_ONCE)
+    for begin in range(0, len(probes.codes), _AT_ONCE):
+        end = min(begin + _AT_ONCE, len(probes.codes))
+        approach(table, probes.codes[begin:end], some[: end - begin])
+        for i in range(begin, end):
+            key, length = 0, 0
+            if wide:
+                key = data + probes.offsets[i]
+                length = probes.offsets[i + 1] - probes.offsets[i]
+            at = find(table, probes.codes[i], key, length)
+            out[i] = last_of(table, at) if at >= 0 else -1
 
 
 @kernel
-def _count_pairs(table: Table, stored: KeyBytes, codes: U64, first: I64) -> int:
+def _count_pairs(table: Table, last: I64) -> int:
     total = 0
-    for i in range(len(first)):
-        if first[i] >= 0:
-            total += table.tally[find_slot(table, stored, codes[first[i]], first[i])]
+    for i in range(len(last)):
+        slot = last[i]
+        while slot >= 0:
+            total += 1
+            slot = table.chain[slot]
+            if slot == last[i]:
+                break
     return total
 
 
 @kernel
-def _pair_all(chain: I32, first: I64, probes: I64, slots: I64) -> None:
+def _pair_all(table: Table, last: I64, probes: I64, slots: I64) -> None:
     count = 0
-    for i in range(len(first)):
-        slot = first[i]
+    for i in range(len(last)):
+        slot = last[i]
         while slot >= 0:
+            slot = table.chain[slot]
             probes[count] = i
             slots[count] = slot
             count += 1
-            slot = chain[slot]
+            if slot == last[i]:
+                break
 
 
 @kernel
-def _remove_keys(table: Table, stored: KeyBytes, chain: I32, codes: U64, first: I64, gone: I64) -> int:
+def _remove_keys(table: Table, last: I64, gone: I64) -> int:
     count = 0
-    for i in range(len(first)):
-        slot = first[i]
-        while slot >= 0:
-            at = find_slot(table, stored, codes[slot], slot)
-            following = chain[slot]
-            remove_first(table, chain, at)
-            gone[count] = slot
+    for i in range(len(last)):
+        at = find_slot(table, last[i])
+        while True:
+            first = table.chain[last[i]]
+            remove_first(table, at)
+            gone[count] = first
             count += 1
-            slot = following
+            if first == last[i]:
+                break
     return count

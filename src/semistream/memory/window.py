@@ -6,6 +6,8 @@ keys to tuples (table.py), and a doubly linked list through the slots that says 
     slot      0     1     2     3    ...      records, codes, marks
     table     key -> first .. last            all tuples of a key, oldest first
     queue     oldest <-> ... <-> newest       before[], after[]
+    filter    four bits a tuple               clear where no waiting tuple can have a key: small enough for the cache
+    pairs     slot, row                       what a match found, until it is put out
 """
 
 from __future__ import annotations
@@ -15,18 +17,33 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.kernel import kernel
+from semistream.kernel import inlined, kernel
 from semistream.memory import table as tables
-from semistream.memory.budget import Budget
+from semistream.memory.budget import Budget, capacity_within
 from semistream.memory.leaves import Rows
-from semistream.memory.rowstore import HEAP_SLACK, RecordLayout, RowStore
-from semistream.memory.table import KeyBytes, Probes, Table, find, find_slot, insert, remove_first
+from semistream.memory.rowstore import RecordLayout, RowStore
+from semistream.memory.table import (
+    Probes,
+    Table,
+    approach,
+    find,
+    find_slot,
+    hash_of,
+    insert,
+    last_of,
+    remove_first,
+)
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-_SLOT_BYTES = 8 + 4 + 4 + 4 + 4 + 8 + 1 + 16  # code, chain, before, after, free, entered, matched, a pair
-_OLDEST, _NEWEST, _FREE = 0, 1, 2
+_SLOT_BYTES = 4 + 4 + 1  # before, after, matched
+_PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tuples
+_PAIR_BYTES = 16
+_OLDEST, _NEWEST = 0, 1
+_FILTER_BITS = 4  # a tuple
+_STALE = 8  # the filter is made anew when one in so many places was left since: bits are only ever set
+_BLOCK = 256  # master rows filtered together
 
 
 @dataclass
@@ -35,40 +52,31 @@ class Window:
 
     store: RowStore
     table: Table
-    stored_keys: KeyBytes
-    codes: U64
-    chain: I32
     before: I32
     after: I32
-    free: I32
-    entered: I64
     matched: NDArray[np.uint8]
-    pair_slots: I64  # what a match found, until it is put out
+    pair_slots: I64
     pair_rows: I64
+    filter: I64
     capacity: int
-    _state: I64 = field(default_factory=lambda: np.array([-1, -1, 0], dtype=np.int64))
+    left: int = 0  # since the filter was made
+    _ends: I64 = field(default_factory=lambda: np.array([-1, -1], dtype=np.int64))
 
     @staticmethod
     def bytes_for(layout: RecordLayout, capacity: int, heap_bytes_per_tuple: float) -> int:
         """Bytes of a window of this capacity."""
-        heap = (int(HEAP_SLACK * heap_bytes_per_tuple * capacity) + 1 + capacity) if layout.has_heap else 0
         return (
-            (layout.stride + _SLOT_BYTES) * capacity
-            + heap
-            + tables.entries_for(capacity) * tables.ENTRY_BYTES
+            layout.bytes_for(capacity, heap_bytes_per_tuple)
+            + tables.bytes_for(capacity)
+            + capacity * _SLOT_BYTES
+            + min(capacity, _PAIRS) * _PAIR_BYTES
+            + _filter_words(capacity) * 8
         )
 
     @staticmethod
     def capacity_for(layout: RecordLayout, nbytes: int, heap_bytes_per_tuple: float) -> int:
         """The most tuples whose window takes at most `nbytes`."""
-        low, high = 0, max(nbytes // max(layout.stride, 1), 1)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if Window.bytes_for(layout, middle, heap_bytes_per_tuple) <= nbytes:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return capacity_within(nbytes, lambda slots: Window.bytes_for(layout, slots, heap_bytes_per_tuple))
 
     @staticmethod
     def allocate(
@@ -81,42 +89,34 @@ class Window:
         who: str,
     ) -> Window:
         """A window inside the budget. For wide keys the first leaf of the layout is the key's bytes."""
-        heap = int(HEAP_SLACK * heap_bytes_per_tuple * capacity) + 1
-        store = RowStore.allocate(budget, "window", layout, capacity, heap, who=who)
-        table = tables.allocate(budget, "window", capacity, who=who)
-
-        def array(dtype: str) -> NDArray[np.generic]:
-            return budget.array("window", capacity, dtype, who=who)
-
-        keys = KeyBytes(store.records, layout.stride, layout.heap_at, layout.offsets[0], store.heap)
-        window = Window(
+        store = RowStore.allocate(budget, "window", layout, capacity, heap_bytes_per_tuple, who=who)
+        pairs = min(capacity, _PAIRS)
+        return Window(
             store=store,
-            table=table,
-            stored_keys=keys if wide else KeyBytes(store.records, 0, 0, 0, store.heap),
-            codes=array("u8"),  # type: ignore[arg-type]
-            chain=array("i4"),  # type: ignore[arg-type]
-            before=array("i4"),  # type: ignore[arg-type]
-            after=array("i4"),  # type: ignore[arg-type]
-            free=array("i4"),  # type: ignore[arg-type]
-            entered=array("i8"),  # type: ignore[arg-type]
-            matched=array("u1"),  # type: ignore[arg-type]
-            pair_slots=array("i8"),  # type: ignore[arg-type]
-            pair_rows=array("i8"),  # type: ignore[arg-type]
+            table=tables.allocate(budget, "window", store, capacity, wide=wide, who=who),
+            before=budget.array("window", capacity, "i4", who=who),  # type: ignore[arg-type]
+            after=budget.array("window", capacity, "i4", who=who),  # type: ignore[arg-type]
+            matched=budget.array("window", capacity, "u1", who=who),  # type: ignore[arg-type]
+            pair_slots=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
+            pair_rows=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
+            filter=budget.array("window", _filter_words(capacity), "i8", who=who),  # type: ignore[arg-type]
             capacity=capacity,
         )
-        window.free[:] = np.arange(capacity, dtype=np.int32)[::-1]
-        window._state[_FREE] = capacity
-        return window
 
     @property
     def waiting(self) -> int:
         """How many tuples wait."""
-        return self.capacity - int(self._state[_FREE])
+        return self.capacity - self.room
 
     @property
     def room(self) -> int:
         """How many more can wait, strings aside."""
-        return int(self._state[_FREE])
+        return int(self.table.state[tables.FREE])
+
+    @property
+    def codes(self) -> U64:
+        """The code of the tuple in each slot."""
+        return self.table.codes
 
     def fits(self, rows: Rows, at: I64) -> int:
         """How many of these rows, from the first on, can be admitted now."""
@@ -126,117 +126,144 @@ class Window:
         sizes = np.cumsum(self.store.heap_bytes_of(rows, at[:count]))
         return int(np.searchsorted(sizes, self.store.heap_room, side="right"))
 
-    def admit(self, rows: Rows, at: I64, codes: U64, *, entered: int) -> None:
-        """Let the rows at positions `at` wait, in this order; `codes` are theirs and they must fit."""
-        free = int(self._state[_FREE])
-        slots = self.free[free - len(at) : free][::-1].astype(np.int64)
+    def admit(self, rows: Rows, at: I64, codes: U64) -> I64:
+        """Let the rows at positions `at` wait, in this order; `codes` are theirs and they must fit. Gives their slots."""
+        slots = tables.take_free(self.table, len(at))
         self.store.put(rows, at, slots)
-        self.entered[slots] = entered
-        self.matched[slots] = 0
-        self.codes[slots] = codes
-        _link(
-            self.table, self.stored_keys, self.chain, self.before, self.after, self._state, self.codes, slots
-        )
+        _link(self.table, self.before, self.after, self.matched, self.filter, self._ends, codes, slots)
+        return slots
 
-    def match(self, probes: Probes, start: int) -> tuple[I64, I64, int]:
-        """Pair master rows, from `start` on, with waiting tuples of the same key.
+    def match(self, probes: Probes, start: tuple[int, int]) -> tuple[I64, I64, tuple[int, int]]:
+        """Pair master rows with waiting tuples of the same key.
 
-        Gives the slots and the rows of the pairs, valid until the next match, and the row to go on with: there is room
-        for as many pairs as the window has tuples, so all tuples of one key fit.
+        Starts with a row, and with so many of the tuples of its key done already. Gives the slots and the rows of the
+        pairs, valid until the next match, and where to go on; the row past the last when all is done.
         """
-        slots, rows = self.pair_slots, self.pair_rows
-        pairs, following = _match(
-            self.table, self.stored_keys, self.chain, self.matched, probes, start, slots, rows
+        pairs, row, done = _match(
+            self.table, self.filter, self.matched, probes, start[0], start[1], self.pair_slots, self.pair_rows
         )
-        return slots[:pairs], rows[:pairs], int(following)
+        return self.pair_slots[:pairs], self.pair_rows[:pairs], (int(row), int(done))
 
     def oldest(self, count: int) -> I64:
         """The slots of the oldest tuples, oldest first."""
         out = np.empty(min(count, self.waiting), dtype=np.int64)
-        _walk(self.after, int(self._state[_OLDEST]), out)
+        _walk(self.after, int(self._ends[_OLDEST]), out)
         return out
-
-    def entered_by(self, bound: int) -> I64:
-        """The slots of tuples, oldest first, that entered at `bound` or before it."""
-        out = np.empty(self.waiting, dtype=np.int64)
-        count = _walk_until(self.after, self.entered, int(self._state[_OLDEST]), bound, out)
-        return out[:count]
 
     def same_key(self, slots: I64) -> I64:
         """All waiting tuples that have the key of one of these, which have distinct keys."""
         out = np.empty(self.waiting, dtype=np.int64)
-        count = _all_of_keys(self.table, self.stored_keys, self.chain, self.codes, slots, out)
+        count = _all_of_keys(self.table, slots, out)
         return out[:count]
 
     def release(self, slots: I64) -> None:
         """Let tuples go; of one key the oldest must come first. Slots may repeat."""
         freed = np.empty(len(slots), dtype=np.int64)
-        count = _release(
-            self.table,
-            self.stored_keys,
-            self.chain,
-            self.before,
-            self.after,
-            self.free,
-            self._state,
-            self.codes,
-            slots,
-            freed,
-        )
+        count = _release(self.table, self.before, self.after, self._ends, slots, freed)
         self.store.free(freed[:count])
+        self.left += int(count)
+        if self.left * _STALE > self.capacity:
+            _fill_filter(self.table, self.filter)
+            self.left = 0
 
-    @property
-    def oldest_entered(self) -> int:
-        """When the oldest tuple entered."""
-        return int(self.entered[self._state[_OLDEST]])
+
+def _filter_words(capacity: int) -> int:
+    return _FILTER_BITS * capacity // 64 + 1
+
+
+@inlined
+def _set_bit(bits: I64, hash_: int) -> None:
+    at = (hash_ * (64 * len(bits))) >> 31
+    bits[at >> 6] |= 1 << (at & 63)
+
+
+@kernel
+def _fill_filter(table: Table, bits: I64) -> None:
+    bits[:] = 0
+    for word in table.entries:
+        if word >= 0:
+            _set_bit(bits, word >> 32)
 
 
 @kernel
 def _link(
-    table: Table, stored: KeyBytes, chain: I32, before: I32, after: I32, state: I64, codes: U64, slots: I64
+    table: Table,
+    before: I32,
+    after: I32,
+    matched: NDArray[np.uint8],
+    bits: I64,
+    ends: I64,
+    codes: U64,
+    slots: I64,
 ) -> None:
-    for slot in slots:
-        insert(table, stored, chain, codes[slot], slot)
-        before[slot] = state[1]
+    newest = ends[1]
+    for i in range(len(slots)):
+        slot = slots[i]
+        table.codes[slot] = codes[i]
+        insert(table, find_slot(table, slot), codes[i], slot)
+        _set_bit(bits, hash_of(codes[i]))
+        matched[slot] = 0
+        before[slot] = newest
         after[slot] = -1
-        if state[1] >= 0:
-            after[state[1]] = slot
+        if newest >= 0:
+            after[newest] = slot
         else:
-            state[0] = slot
-        state[1] = slot
-    state[2] -= len(slots)
+            ends[0] = slot
+        newest = slot
+    ends[1] = newest
 
 
 @kernel
 def _match(
     table: Table,
-    stored: KeyBytes,
-    chain: I32,
+    bits: I64,
     matched: NDArray[np.uint8],
     probes: Probes,
-    start: int,
+    row: int,
+    done: int,
     slots: I64,
     rows: I64,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     pairs = 0
-    for row in range(start, len(probes.codes)):
-        begin, length = 0, 0
-        if stored.stride:
-            begin = probes.offsets[row]
-            length = probes.offsets[row + 1] - begin
-        at = find(table, stored, probes.codes[row], probes.data, begin, length)
-        if at < 0:
-            continue
-        if pairs + table.tally[at] > len(slots):
-            return pairs, row
-        slot = table.first[at]
-        while slot >= 0:
-            slots[pairs] = slot
-            rows[pairs] = row
-            matched[slot] = 1
-            pairs += 1
-            slot = chain[slot]
-    return pairs, len(probes.codes)
+    wide = table.keys.stride != 0
+    data = probes.data.ctypes.data
+    perhaps = np.empty(_BLOCK, dtype=np.int64)
+    bit_count = 64 * len(bits)
+    while row < len(probes.codes):
+        end = min(row + _BLOCK, len(probes.codes))
+        count = 0
+        for i in range(row, end):
+            at = (hash_of(probes.codes[i]) * bit_count) >> 31
+            perhaps[count] = i
+            count += (bits[at >> 6] >> (at & 63)) & 1
+        approach(table, probes.codes, perhaps[:count])
+        for j in range(count):
+            row = perhaps[j]
+            key, length = 0, 0
+            if wide:
+                key = data + probes.offsets[row]
+                length = probes.offsets[row + 1] - probes.offsets[row]
+            at = find(table, probes.codes[row], key, length)
+            if at < 0:
+                continue
+            last = last_of(table, at)
+            slot = table.chain[last]
+            for _ in range(done):
+                slot = table.chain[slot]
+            while True:
+                if pairs == len(slots):
+                    return pairs, row, done
+                slots[pairs] = slot
+                rows[pairs] = row
+                matched[slot] = 1
+                pairs += 1
+                done += 1
+                if slot == last:
+                    break
+                slot = table.chain[slot]
+            done = 0
+        row = end
+    return pairs, row, 0
 
 
 @kernel
@@ -247,58 +274,37 @@ def _walk(after: I32, slot: int, out: I64) -> None:
 
 
 @kernel
-def _walk_until(after: I32, entered: I64, slot: int, bound: int, out: I64) -> int:
-    count = 0
-    while slot >= 0 and entered[slot] <= bound:
-        out[count] = slot
-        count += 1
-        slot = after[slot]
-    return count
-
-
-@kernel
-def _all_of_keys(table: Table, stored: KeyBytes, chain: I32, codes: U64, slots: I64, out: I64) -> int:
+def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
     count = 0
     for i in range(len(slots)):
-        at = find_slot(table, stored, codes[slots[i]], slots[i])
-        slot = table.first[at]
-        while slot >= 0:
+        last = last_of(table, find_slot(table, slots[i]))
+        slot = last
+        while True:
+            slot = table.chain[slot]
             out[count] = slot
             count += 1
-            slot = chain[slot]
+            if slot == last:
+                break
     return count
 
 
 @kernel
-def _release(
-    table: Table,
-    stored: KeyBytes,
-    chain: I32,
-    before: I32,
-    after: I32,
-    free: I32,
-    state: I64,
-    codes: U64,
-    slots: I64,
-    freed: I64,
-) -> int:
+def _release(table: Table, before: I32, after: I32, ends: I64, slots: I64, freed: I64) -> int:
     count = 0
     for i in range(len(slots)):
         slot = slots[i]
-        at = find_slot(table, stored, codes[slot], slot)
-        if at < 0 or table.first[at] != slot:
+        at = find_slot(table, slot)
+        if at < 0 or table.chain[last_of(table, at)] != slot:
             continue  # gone already: it matched several rows
-        remove_first(table, chain, at)
+        remove_first(table, at)
         if before[slot] >= 0:
             after[before[slot]] = after[slot]
         else:
-            state[0] = after[slot]
+            ends[0] = after[slot]
         if after[slot] >= 0:
             before[after[slot]] = before[slot]
         else:
-            state[1] = before[slot]
-        free[state[2]] = slot
-        state[2] += 1
+            ends[1] = before[slot]
         freed[count] = slot
         count += 1
     return count
