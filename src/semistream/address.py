@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -108,28 +107,3 @@ def same_bytes(one: int, other: int, nbytes: int) -> bool:
             return False
         done += 1
     return True
-
-
-@inlined
-def gather_fixed(to: int, width: int, base: int, stride: int, at: NDArray[np.int64], begin: int, end: int) -> None:
-    """Copy values of one width: the i-th to `to` + i * width, from `base` + at[i] * stride."""
-    if width == 8:
-        for i in range(begin, end):
-            store64(to + 8 * i, load64(base + at[i] * stride))
-    elif width == 4:
-        for i in range(begin, end):
-            store32(to + 4 * i, load32(base + at[i] * stride))
-    elif width == 1:
-        for i in range(begin, end):
-            store8(to + i, load8(base + at[i] * stride))
-    elif width == 2:
-        for i in range(begin, end):
-            store16(to + 2 * i, load16(base + at[i] * stride))
-    elif width == 16:
-        for i in range(begin, end):
-            start = base + at[i] * stride
-            store64(to + 16 * i, load64(start))
-            store64(to + 16 * i + 8, load64(start + 8))
-    else:
-        for i in range(begin, end):
-            copy_short(to + width * i, base + at[i] * stride, width)

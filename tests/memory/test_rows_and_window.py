@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from semistream.errors import InvalidInputError, UnsupportedTypeError
 from semistream.memory.budget import Budget
-from semistream.memory.leaves import batch_of, leaves_of, rows_of
+from semistream.memory.assembly import Assembled, ColumnSource
+from semistream.memory.leaves import leaves_of, rows_of
 from semistream.memory.rowstore import RecordLayout, RowStore
 from semistream.memory.table import Probes
 from semistream.memory.window import Window
@@ -55,6 +56,11 @@ ROWS = st.lists(
 )
 
 
+def batch_of(made: Assembled, leaves: tuple, schema: pa.Schema) -> pa.RecordBatch:
+    assert made.leaves == leaves
+    return pa.RecordBatch.from_arrays(made.columns(schema), schema=schema)
+
+
 def batch(rows: list[dict]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
@@ -64,9 +70,12 @@ def batch(rows: list[dict]) -> pa.RecordBatch:
 def test_leaves_give_back_the_batch(rows, start):
     given_batch = batch(rows).slice(start)
     leaves = leaves_of(SCHEMA)
-    back = batch_of(rows_of(given_batch, leaves), leaves, SCHEMA)
-    back.validate(full=True)
-    assert back.to_pylist() == given_batch.to_pylist()
+    taken = ColumnSource(leaves).take(rows_of(given_batch, leaves), np.arange(len(given_batch)))
+    again = ColumnSource(leaves).take(taken.rows(), np.arange(len(given_batch)))
+    for made in (taken, again):
+        back = batch_of(made, leaves, SCHEMA)
+        back.validate(full=True)
+        assert back.to_pylist() == given_batch.to_pylist()
 
 
 @given(rows=ROWS, data=st.data())

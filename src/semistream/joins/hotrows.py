@@ -11,13 +11,13 @@ from semistream.joins.base import Answers, JoinStats
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import KEY_LEAF, JoinShape, Tuples
 from semistream.master.keys import WideKeys
+from semistream.memory.assembly import Assembled
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, Rows, Values
 from semistream.memory.rowstore import RecordLayout
 from semistream.memory.rowtable import RowTable
 
 I64 = NDArray[np.int64]
-_OUTPUT_ROWS = 1 << 16
 
 
 @dataclass
@@ -52,7 +52,7 @@ class HotRows:
     @staticmethod
     def rows_of(loaded: Loaded, at: I64) -> Rows:
         """Loaded rows as they are kept."""
-        rows = loaded.rows(at)
+        rows = loaded.rows(at).rows()
         if isinstance(loaded.keys, WideKeys):
             keys = loaded.keys.take(at)
             rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
@@ -69,15 +69,16 @@ class HotRows:
     def answer(self, tuples: Tuples, known: I64) -> Answers:
         """Put out the tuples that `find` found, with all their rows."""
         at, slots = self.table.pairs(known)
-        answers = []
-        for start in range(0, len(at), _OUTPUT_ROWS):
-            part = slice(start, start + _OUTPUT_ROWS)
-            master = self.table.store.get(slots[part])
-            if self.shape.wide:
-                master = Rows(master.count, master.leaves[1:])
-            answers.append(self.shape.joined(self.shape.stream_rows(tuples, at[part]), master))
         hits = int(np.count_nonzero(known >= 0))
         self.stats.front_hits += hits
         self.stats.answered += hits
         self.stats.rows += len(at)
-        return answers
+        return self.shape.joined(
+            lambda part: self.shape.some(tuples, at[part]), lambda part: self._rows(slots[part]), len(at)
+        )
+
+    def _rows(self, slots: I64) -> Assembled:
+        kept = self.table.store.get(slots)
+        if not self.shape.wide:
+            return kept
+        return Assembled(kept.count, kept.leaves[1:], kept.block, kept.text, kept.places[1:])

@@ -61,7 +61,7 @@ class InMemoryJoin:
         self.stats.misses += len(absent)
         self.stats.answered += len(absent)
         shape = self.hot.shape
-        missed = shape.missed(lambda: shape.tuples_of(shape.stream_rows(tuples, absent)))
+        missed = shape.missed(lambda: shape.tuples_of(shape.some(tuples, absent)))
         self.stats.rows += len(missed) if missed is not None else 0
         return [*answers, *([missed] if missed is not None else [])], len(tuples)
 

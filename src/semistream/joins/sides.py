@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -20,13 +21,16 @@ from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
 from semistream.master.part import drop_null_keys, has_key
-from semistream.memory.leaves import Leaf, Rows, Values, batch_of, leaves_of, rows_of, take_rows
+from semistream.memory.assembly import Assembled, ColumnSource
+from semistream.memory.leaves import Leaf, Rows, Values, leaves_of, rows_of
 from semistream.memory.table import Probes
 
 How = Literal["inner", "left"]
 On = str | Sequence[str] | Mapping[str, str]
 CLASH_SUFFIX = "_master"
 KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
+Taker = Callable[[slice], Assembled]  # a part of what was asked for
+_OUTPUT_ROWS = 1 << 15  # pairs put out at a time: bounds the memory of output in flight
 _NO_BYTES = np.empty(0, dtype=np.uint8)
 _NO_OFFSETS = np.zeros(1, dtype=np.int64)
 
@@ -61,12 +65,12 @@ class JoinShape:
     master_leaves: tuple[Leaf, ...]
     master_output: pa.Schema  # the master's part of the output
 
-    @property
+    @cached_property
     def wide(self) -> bool:
         """Whether keys need more than their 64-bit codes."""
         return not self.codec.is_narrow
 
-    @property
+    @cached_property
     def window_leaves(self) -> tuple[Leaf, ...]:
         """What is kept of a waiting tuple."""
         return (KEY_LEAF, *self.stream_leaves) if self.wide else self.stream_leaves
@@ -95,20 +99,38 @@ class JoinShape:
         keys = WideKeys(key.offsets, key.data).take(tuples.at)
         return Probes(tuples.codes, keys.offsets, keys.data)
 
-    def stream_rows(self, tuples: Tuples, at: NDArray[np.int64]) -> Rows:
-        """Some of the tuples as kept rows."""
-        return take_rows(tuples.rows, self.window_leaves, tuples.at[at])
-
-    def tuples_of(self, rows: Rows) -> pa.RecordBatch:
+    def tuples_of(self, kept: Assembled) -> pa.RecordBatch:
         """Kept tuples as the batch they came as."""
-        leaves = rows.leaves[1:] if self.wide else rows.leaves
-        return batch_of(Rows(rows.count, leaves), self.stream_leaves, self.stream)
+        return pa.RecordBatch.from_arrays(self._stream_columns(kept), schema=self.stream)
 
-    def joined(self, stream: Rows, master: Rows) -> pa.RecordBatch:
-        """Tuples with the master rows they met, side by side."""
-        left = self.tuples_of(stream)
-        right = batch_of(master, self.master_leaves, self.master_output)
-        return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=self.output)
+    def some(self, tuples: Tuples, at: NDArray[np.int64]) -> Assembled:
+        """Some of the tuples, put together."""
+        return ColumnSource(self.window_leaves).take(tuples.rows, tuples.at[at])
+
+    def joined(self, stream: Taker, master: Taker, count: int) -> list[pa.RecordBatch]:
+        """Tuples with the master rows they met, side by side, in batches of bounded size.
+
+        Either side gives its part of the pairs, a range of them at a time.
+        """
+        answers = []
+        ranges = [(start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS)]
+        while ranges:
+            begin, end = ranges.pop(0)
+            left, right = stream(slice(begin, end)), master(slice(begin, end))
+            if (left.is_too_long or right.is_too_long) and end - begin > 1:
+                middle = (begin + end) // 2
+                ranges[:0] = [(begin, middle), (middle, end)]
+                continue
+            columns = self._stream_columns(left) + right.columns(self.master_output)
+            answers.append(pa.RecordBatch.from_arrays(columns, schema=self.output))
+        return answers
+
+    def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
+        if not self.wide:
+            return kept.columns(self.stream)
+        return Assembled(
+            kept.count, kept.leaves[1:], kept.block, kept.text, kept.places[1:]
+        ).columns(self.stream)
 
     def missed(self, met_nothing: Callable[[], pa.RecordBatch]) -> pa.RecordBatch | None:
         """Tuples that met nothing, fetched if they are wanted: with nulls in a left join, nothing in an inner one."""

@@ -19,7 +19,6 @@ from semistream.memory.table import Probes
 from semistream.memory.window import Window
 
 I64 = NDArray[np.int64]
-_OUTPUT_ROWS = 1 << 16  # pairs put out at a time: bounds the memory of output in flight
 _NOBODY = np.empty(0, dtype=np.int64)
 
 
@@ -103,12 +102,10 @@ class Waiting:
 
     def put_out(self, loaded: Loaded, slots: I64, rows: I64) -> Answers:
         """Join tuples with loaded rows, side by side."""
-        answers = []
-        for start in range(0, len(slots), _OUTPUT_ROWS):
-            part = slice(start, start + _OUTPUT_ROWS)
-            answers.append(self.shape.joined(self.window.store.get(slots[part]), loaded.rows(rows[part])))
         self.stats.rows += len(slots)
-        return answers
+        return self.shape.joined(
+            lambda part: self.window.store.get(slots[part]), lambda part: loaded.rows(rows[part]), len(slots)
+        )
 
     def answer(self, slots: I64) -> None:
         """Tuples that met all they can meet leave; slots may repeat, and of one key come oldest first."""
@@ -132,7 +129,7 @@ class Waiting:
         """The keys of waiting tuples."""
         if not self.shape.wide:
             return NarrowKeys(self.window.codes[slots])
-        values = self.window.store.get(slots).leaves[0]
+        values = self.window.store.get(slots).rows().leaves[0]
         return WideKeys(
             values.offsets if values.offsets is not None else np.zeros(1, dtype=np.int64), values.data
         )

@@ -16,13 +16,23 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
-from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32, store64
-from semistream.kernel import kernel, load_number
+from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32
+from semistream.columnblock import (
+    BITS,
+    FIXED,
+    PLACES,
+    STRING,
+    Made,
+    copy_value,
+    place_parts,
+    place_text,
+    put_bit,
+)
+from semistream.kernel import inlined, kernel, load_number
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 ABSENT = -1
-NONE, FIXED, BITS, STRING = 0, 1, 2, 3  # how a leaf lies in a page
 _PAGES_AHEAD = 2
 _BLOCK = 256  # rows copied column by column while their page stays in the cache
 
@@ -145,7 +155,69 @@ def narrow_codes(
 
 
 @kernel
-def split_rows(first_row: I64, at: I64, pages: I64, inside: I64) -> None:
+def from_pages(buffer: int, first_row: I64, address: I64, plan: I64, nullable: NDArray[np.bool_], at: I64) -> Made:
+    """Put loaded rows together as columns; `plan` has a row a leaf: its first buffer, width and kind."""
+    count = len(at)
+    pages, inside = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    _split(first_row, at, pages, inside)
+    places = np.empty((len(plan), PLACES), dtype=np.int64)
+    widths, kinds = plan[:, 1], plan[:, 2]
+    block = np.empty(place_parts(kinds, widths, nullable, count, places), dtype=np.uint8)
+    base = block.ctypes.data
+    for begin in range(0, count, _BLOCK):
+        end = min(begin + _BLOCK, count)
+        for c in range(len(plan)):
+            first, width, kind = plan[c, 0], widths[c], kinds[c]
+            to = base + places[c, 0]
+            if kind == FIXED:
+                for i in range(begin, end):
+                    start = address[pages[i], first + 1]
+                    if start < 0:  # a column of nulls may have no values at all
+                        for j in range(width):
+                            store8(to + width * i + j, 0)
+                    else:
+                        copy_value(to + width * i, buffer + start + width * inside[i], width)
+            elif kind == STRING:
+                if begin == 0:
+                    store32(to, 0)
+                total = places[c, 4]
+                for i in range(begin, end):
+                    start = address[pages[i], first + 1]
+                    if start >= 0:
+                        start += buffer + 4 * inside[i]
+                        total += load32(start + 4) - load32(start)
+                    store32(to + 4 * i + 4, total)
+                places[c, 4] = total
+            elif kind == BITS:
+                for i in range(begin, end):
+                    put_bit(to, i, _bit(buffer, address[pages[i], first + 1], inside[i], 0))
+            if nullable[c]:
+                nulls = 0
+                for i in range(begin, end):
+                    bit = _bit(buffer, address[pages[i], first], inside[i], 1)
+                    put_bit(base + places[c, 1], i, bit)
+                    nulls += 1 - bit
+                places[c, 2] += nulls
+    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    for c in range(len(plan)):
+        if kinds[c] == STRING and len(text):
+            first, offsets, to = plan[c, 0], base + places[c, 0], text.ctypes.data + places[c, 3]
+            for i in range(count):
+                begin = load32(offsets + 4 * i)
+                length = load32(offsets + 4 * i + 4) - begin
+                if length > 0:
+                    start = load32(buffer + address[pages[i], first + 1] + 4 * inside[i])
+                    copy_short(to + begin, buffer + address[pages[i], first + 2] + start, length)
+    return block, text, places
+
+
+@inlined
+def _bit(buffer: int, start: int, row: int, absent: int) -> int:
+    return absent if start < 0 else (load8(buffer + start + (row >> 3)) >> (row & 7)) & 1
+
+
+@inlined
+def _split(first_row: I64, at: I64, pages: I64, inside: I64) -> None:
     """The page that each row is in, and its place there; rows mostly come in order."""
     page = 0
     for i in range(len(at)):
@@ -154,63 +226,3 @@ def split_rows(first_row: I64, at: I64, pages: I64, inside: I64) -> None:
             page = np.searchsorted(first_row, row, side="right") - 1
         pages[i] = page
         inside[i] = row - first_row[page]
-
-
-@kernel
-def take_values(
-    buffer: int, address: I64, plan: I64, out: I64, pages: I64, inside: I64
-) -> None:
-    """Copy rows' fixed-width values, valid bytes and where strings will begin to `out`: data, offsets, valid of each leaf.
-
-    `plan` has a row a leaf: its first buffer, its kind (NONE, FIXED, BITS, STRING) and its width.
-    """
-    for begin in range(0, len(pages), _BLOCK):
-        end = min(begin + _BLOCK, len(pages))
-        for c in range(len(plan)):
-            first, kind, width = plan[c, 0], plan[c, 1], plan[c, 2]
-            data, offsets, valid = out[c, 0], out[c, 1], out[c, 2]
-            if kind == FIXED:
-                for i in range(begin, end):
-                    base = address[pages[i], first + 1]
-                    to, start = data + width * i, buffer + base + width * inside[i]
-                    if base < 0:  # a column of nulls may have no values at all
-                        for j in range(width):
-                            store8(to + j, 0)
-                    elif width == 8:
-                        store64(to, load64(start))
-                    elif width == 4:
-                        store32(to, load32(start))
-                    else:
-                        copy_short(to, start, width)
-            elif kind == STRING:
-                total = load64(offsets + 8 * begin)
-                for i in range(begin, end):
-                    base = address[pages[i], first + 1]
-                    if base >= 0:
-                        start = buffer + base + 4 * inside[i]
-                        total += load32(start + 4) - load32(start)
-                    store64(offsets + 8 * i + 8, total)
-            elif kind == BITS:
-                for i in range(begin, end):
-                    base, row = address[pages[i], first + 1], inside[i]
-                    bit = 0 if base < 0 else (load8(buffer + base + (row >> 3)) >> (row & 7)) & 1
-                    store8(data + i, bit)
-            if valid != 0:
-                for i in range(begin, end):
-                    base, row = address[pages[i], first], inside[i]
-                    bit = 1 if base < 0 else (load8(buffer + base + (row >> 3)) >> (row & 7)) & 1
-                    store8(valid + i, bit)
-
-
-@kernel
-def take_strings(buffer: int, address: I64, plan: I64, out: I64, pages: I64, inside: I64) -> None:
-    """Copy the bytes of rows' strings to where `take_values` said they begin."""
-    for i in range(len(pages)):
-        for c in range(len(plan)):
-            if plan[c, 1] == STRING:
-                to = load64(out[c, 1] + 8 * i)
-                length = load64(out[c, 1] + 8 * i + 8) - to
-                if length > 0:
-                    first = plan[c, 0]
-                    start = load32(buffer + address[pages[i], first + 1] + 4 * inside[i])
-                    copy_short(out[c, 0] + to, buffer + address[pages[i], first + 2] + start, length)

@@ -18,30 +18,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.address import (
-    address_of,
-    copy_bytes,
-    copy_short,
-    gather_fixed,
-    load8,
-    load16,
-    load32,
-    load64,
-    prefetch,
-    store8,
-    store16,
-    store32,
-    store64,
-)
+from semistream.address import address_of, copy_bytes, copy_short, load8, load32, load64, store8, store32, store64
+from semistream.columnblock import STRING, copy_value
 from semistream.kernel import kernel
+from semistream.memory.assembly import Assembled, from_records
 from semistream.memory.budget import Budget
-from semistream.memory.leaves import Assembly, Leaf, LeafPlan, Rows
+from semistream.memory.leaves import Leaf, Rows
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 _HEAP_SLACK = 1.25  # room so that compacting is rare: it moves every live byte once per quarter of the heap
 _BLOCK = 256  # rows copied column by column while their records stay in the cache
-_VARYING = -1  # the width of a string in a plan
 
 
 @dataclass(frozen=True)
@@ -82,19 +69,15 @@ class RecordLayout:
 
     @cached_property
     def plan(self) -> I64:
-        """A row a leaf for the kernels: its offset and its width."""
-        widths = [_VARYING if leaf.is_varying else leaf.width for leaf in self.leaves]
-        return np.array([self.offsets, widths], dtype=np.int64).T.reshape(-1, 2).copy()
-
-    @cached_property
-    def leaf_plan(self) -> LeafPlan:
-        """The leaves, as rows are put together from them."""
-        return LeafPlan(self.leaves)
+        """A row a leaf for the kernels: its offset, width and kind."""
+        widths = [leaf.width for leaf in self.leaves]
+        kinds = [leaf.kind for leaf in self.leaves]
+        return np.array([self.offsets, widths, kinds], dtype=np.int64).T.reshape(-1, 3).copy()
 
     @cached_property
     def length_offsets(self) -> I64:
         """Where the lengths of strings are."""
-        return self.plan[self.plan[:, 1] == _VARYING, 0].copy()
+        return self.plan[self.plan[:, 2] == STRING, 0].copy()
 
 
 @dataclass
@@ -154,17 +137,20 @@ class RowStore:
             starts,
         )
 
-    def get(self, slots: I64) -> Rows:
+    def get(self, slots: I64) -> Assembled:
         """The rows in these slots."""
         layout = self.layout
-        out = Assembly.of(layout.leaf_plan, len(slots), self._nullable)
-        records = address_of(self.records)
-        _get(records, layout.stride, layout.nulls_at, layout.plan, out.addresses, slots)
-        if layout.has_heap:
-            out.add_strings()
-            heap = address_of(self.heap)
-            _get_strings(records, layout.stride, heap, layout.heap_at, layout.plan, out.addresses, slots)
-        return out.rows()
+        made = from_records(
+            address_of(self.records),
+            layout.stride,
+            layout.nulls_at,
+            address_of(self.heap),
+            layout.heap_at,
+            layout.plan,
+            self._nullable,
+            slots,
+        )
+        return Assembled(len(slots), layout.leaves, *made)
 
     def free(self, slots: I64) -> None:
         """Give the heap bytes of these rows back."""
@@ -227,14 +213,8 @@ def _put(
                 cursor[i - begin] = starts[i]
                 store64(records + slots[i] * stride + heap_at, starts[i])
         for c in range(len(plan)):
-            base, width, data = records + plan[c, 0], plan[c, 1], addresses[c, 0]
-            if width == 8:
-                for i in range(begin, end):
-                    store64(base + slots[i] * stride, load64(data + 8 * at[i]))
-            elif width == 4:
-                for i in range(begin, end):
-                    store32(base + slots[i] * stride, load32(data + 4 * at[i]))
-            elif width == -1:
+            base, width, kind, data = records + plan[c, 0], plan[c, 1], plan[c, 2], addresses[c, 0]
+            if kind == STRING:
                 offsets = addresses[c, 1]
                 for i in range(begin, end):
                     start = load64(offsets + 8 * at[i])
@@ -242,15 +222,12 @@ def _put(
                     copy_short(heap + cursor[i - begin], data + start, length)
                     cursor[i - begin] += length
                     store32(base + slots[i] * stride, length)
-            elif width == 1:
+            elif width == 8:
                 for i in range(begin, end):
-                    store8(base + slots[i] * stride, load8(data + at[i]))
-            elif width == 2:
-                for i in range(begin, end):
-                    store16(base + slots[i] * stride, load16(data + 2 * at[i]))
+                    store64(base + slots[i] * stride, load64(data + 8 * at[i]))
             elif width > 0:
                 for i in range(begin, end):
-                    copy_short(base + slots[i] * stride, data + width * at[i], width)
+                    copy_value(base + slots[i] * stride, data + width * at[i], width)
             if nullable[c]:
                 byte, bit, valid = records + nulls_at + (c >> 3), 1 << (c & 7), addresses[c, 2]
                 for i in range(begin, end):
@@ -259,49 +236,6 @@ def _put(
                         store8(place, load8(place) | bit)
                     else:
                         store8(place, load8(place) & ~bit)
-
-
-@kernel
-def _get(records: int, stride: int, nulls_at: int, plan: I64, addresses: I64, slots: I64) -> None:
-    """Fixed-width values, offsets of strings, valid bytes."""
-    for begin in range(0, len(slots), _BLOCK):
-        end = min(begin + _BLOCK, len(slots))
-        for c in range(len(plan)):
-            base, width = records + plan[c, 0], plan[c, 1]
-            if width > 0:
-                gather_fixed(addresses[c, 0], width, base, stride, slots, begin, end)
-            elif width == -1:
-                offsets = addresses[c, 1]
-                total = load64(offsets + 8 * begin)
-                for i in range(begin, end):
-                    total += load32(base + slots[i] * stride)
-                    store64(offsets + 8 * i + 8, total)
-            valid = addresses[c, 2]
-            if valid != 0:
-                byte, shift = records + nulls_at + (c >> 3), c & 7
-                for i in range(begin, end):
-                    store8(valid + i, 1 - ((load8(byte + slots[i] * stride) >> shift) & 1))
-
-
-@kernel
-def _get_strings(
-    records: int, stride: int, heap: int, heap_at: int, plan: I64, addresses: I64, slots: I64
-) -> None:
-    for i in range(len(slots)):
-        # The records and heap places of rows to come are on their way while this one is copied.
-        if i + 32 < len(slots):
-            prefetch(records + slots[i + 32] * stride + heap_at)
-        if i + 16 < len(slots):
-            there = heap + load64(records + slots[i + 16] * stride + heap_at)
-            prefetch(there)
-            prefetch(there + 64)
-        start = heap + load64(records + slots[i] * stride + heap_at)
-        for c in range(len(plan)):
-            if plan[c, 1] == -1:
-                to = load64(addresses[c, 1] + 8 * i)
-                length = load64(addresses[c, 1] + 8 * i + 8) - to
-                copy_short(addresses[c, 0] + to, start, length)
-                start += length
 
 
 @kernel

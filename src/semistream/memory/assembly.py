@@ -1,0 +1,241 @@
+"""Rows put together as Arrow columns, in one block of memory: from records in slots, or from columns of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+from numpy.typing import NDArray
+
+from semistream.address import copy_short, load8, load32, load64, prefetch, store32, store64
+from semistream.columnblock import (
+    BITS,
+    FIXED,
+    MOST_TEXT,
+    PLACES,
+    STRING,
+    Made,
+    copy_value,
+    place_parts,
+    place_text,
+    put_bit,
+)
+from semistream.kernel import inlined, kernel
+from semistream.memory.leaves import Leaf, Rows, Values
+
+U8 = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+_BLOCK = 256  # rows copied column by column while they stay in the cache
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Some rows of some leaves."""
+
+    count: int
+    leaves: tuple[Leaf, ...]
+    block: U8
+    text: U8
+    places: I64
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the strings of a column are more than a batch can hold; they were left out then."""
+        return bool((self.places[:, -1] > MOST_TEXT).any())
+
+    def columns(self, schema: pa.Schema) -> list[pa.Array]:
+        """As the columns of a schema, whose leaves these are."""
+        parts = _Parts(self.count, pa.py_buffer(self.block), pa.py_buffer(self.text), self.places.tolist(), 0)
+        return [parts.column(field.type) for field in schema]
+
+    def rows(self) -> Rows:
+        """As rows to be kept."""
+        found = []
+        for leaf, (data, bitmap, nulls, text, length) in zip(self.leaves, self.places.tolist(), strict=True):
+            valid = None
+            if nulls:
+                bits = self.block[bitmap : bitmap + (self.count + 7) // 8]
+                valid = np.unpackbits(bits, count=self.count, bitorder="little")
+            if leaf.kind == STRING:
+                offsets = self.block[data : data + 4 * (self.count + 1)].view(np.int32).astype(np.int64)
+                found.append(Values(self.text[text : text + length], offsets, valid))
+            elif leaf.kind == BITS:
+                bits = self.block[data : data + (self.count + 7) // 8]
+                found.append(Values(np.unpackbits(bits, count=self.count, bitorder="little"), None, valid))
+            else:
+                found.append(Values(self.block[data : data + self.count * leaf.width], None, valid))
+        return Rows(self.count, tuple(found))
+
+
+@dataclass
+class _Parts:
+    count: int
+    block: pa.Buffer
+    text: pa.Buffer
+    places: list[list[int]]
+    leaf: int
+
+    def column(self, kind: pa.DataType) -> pa.Array:
+        data, bitmap, nulls, text, length = self.places[self.leaf]
+        self.leaf += 1
+        valid = self.block.slice(bitmap, (self.count + 7) // 8) if nulls else None
+        if pat.is_struct(kind):
+            children = [self.column(field.type) for field in kind]
+            return pa.Array.from_buffers(kind, self.count, [valid], nulls, children=children)
+        if pat.is_null(kind):
+            return pa.nulls(self.count)
+        values = self.block.slice(data)
+        buffers = [valid, values]
+        if pat.is_string(kind) or pat.is_binary(kind):
+            buffers.append(self.text.slice(text, length))
+        return pa.Array.from_buffers(kind, self.count, buffers, nulls)
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Columns of rows as they came, from which some are taken."""
+
+    leaves: tuple[Leaf, ...]
+
+    @cached_property
+    def plan(self) -> I64:
+        """A row a leaf: width and kind."""
+        return np.array([(leaf.width, leaf.kind) for leaf in self.leaves], dtype=np.int64).reshape(-1, 2)
+
+    def take(self, rows: Rows, at: I64) -> Assembled:
+        """Rows at these positions."""
+        return Assembled(len(at), self.leaves, *_from_columns(rows.addresses, self.plan, at))
+
+
+@kernel
+def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
+    count = len(at)
+    places = np.empty((len(plan), PLACES), dtype=np.int64)
+    widths, kinds = plan[:, 0], plan[:, 1]
+    block = np.empty(place_parts(kinds, widths, addresses[:, 2] != 0, count, places), dtype=np.uint8)
+    base = block.ctypes.data
+    for c in range(len(plan)):
+        width, kind = widths[c], kinds[c]
+        source, offsets, valid = addresses[c, 0], addresses[c, 1], addresses[c, 2]
+        to = base + places[c, 0]
+        if kind == FIXED:
+            if width == 8:
+                for i in range(count):
+                    store64(to + 8 * i, load64(source + 8 * at[i]))
+            else:
+                for i in range(count):
+                    copy_value(to + width * i, source + width * at[i], width)
+        elif kind == BITS:
+            for i in range(count):
+                put_bit(to, i, load8(source + at[i]))
+        elif kind == STRING:
+            total = 0
+            store32(to, 0)
+            for i in range(count):
+                total += load64(offsets + 8 * at[i] + 8) - load64(offsets + 8 * at[i])
+                store32(to + 4 * i + 4, total)
+            places[c, 4] = total
+        if valid != 0:
+            nulls = 0
+            for i in range(count):
+                bit = load8(valid + at[i])
+                put_bit(base + places[c, 1], i, bit)
+                nulls += 1 - bit
+            places[c, 2] = nulls
+    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    for c in range(len(plan)):
+        if kinds[c] == STRING and len(text):
+            source, offsets = addresses[c, 0], addresses[c, 1]
+            to = text.ctypes.data + places[c, 3]
+            for i in range(count):
+                start = load64(offsets + 8 * at[i])
+                length = load64(offsets + 8 * at[i] + 8) - start
+                copy_short(to, source + start, length)
+                to += length
+    return block, text, places
+
+
+@kernel
+def from_records(
+    records: int,
+    stride: int,
+    nulls_at: int,
+    heap: int,
+    heap_at: int,
+    plan: I64,
+    nullable: NDArray[np.bool_],
+    slots: I64,
+) -> Made:
+    """Put rows together from records; `plan` has a row a leaf: its offset, width and kind."""
+    count = len(slots)
+    places = np.empty((len(plan), PLACES), dtype=np.int64)
+    widths, kinds = plan[:, 1], plan[:, 2]
+    block = np.empty(place_parts(kinds, widths, nullable, count, places), dtype=np.uint8)
+    base = block.ctypes.data
+    for begin in range(0, count, _BLOCK):
+        end = min(begin + _BLOCK, count)
+        for i in range(begin, end):
+            line = records + slots[i] * stride
+            prefetch(line)
+            prefetch(line + stride - 1)
+        for c in range(len(plan)):
+            width, kind, source = widths[c], kinds[c], records + plan[c, 0]
+            to = base + places[c, 0]
+            if kind == FIXED:
+                if width == 8:
+                    for i in range(begin, end):
+                        store64(to + 8 * i, load64(source + slots[i] * stride))
+                elif width == 4:
+                    for i in range(begin, end):
+                        store32(to + 4 * i, load32(source + slots[i] * stride))
+                else:
+                    for i in range(begin, end):
+                        copy_value(to + width * i, source + slots[i] * stride, width)
+            elif kind == BITS:
+                for i in range(begin, end):
+                    put_bit(to, i, load8(source + slots[i] * stride))
+            elif kind == STRING:
+                if begin == 0:
+                    store32(to, 0)
+                total = places[c, 4]
+                for i in range(begin, end):
+                    total += load32(source + slots[i] * stride)
+                    store32(to + 4 * i + 4, total)
+                places[c, 4] = total
+            if nullable[c]:
+                byte, shift, nulls = records + nulls_at + (c >> 3), c & 7, 0
+                for i in range(begin, end):
+                    bit = 1 - ((load8(byte + slots[i] * stride) >> shift) & 1)
+                    put_bit(base + places[c, 1], i, bit)
+                    nulls += 1 - bit
+                places[c, 2] += nulls
+    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    if len(text):
+        _texts_of_records(records, stride, heap, heap_at, kinds, base, text.ctypes.data, places, slots)
+    return block, text, places
+
+
+@inlined
+def _texts_of_records(
+    records: int, stride: int, heap: int, heap_at: int, kinds: I64, block: int, text: int, places: I64, slots: I64
+) -> None:
+    count = len(slots)
+    for i in range(count):
+        # The records and heap places of rows to come are on their way while this one is copied.
+        if i + 32 < count:
+            prefetch(records + slots[i + 32] * stride + heap_at)
+        if i + 16 < count:
+            there = heap + load64(records + slots[i + 16] * stride + heap_at)
+            prefetch(there)
+            prefetch(there + 64)
+        start = heap + load64(records + slots[i] * stride + heap_at)
+        for c in range(len(kinds)):
+            if kinds[c] == STRING:
+                offsets = block + places[c, 0] + 4 * i
+                begin = load32(offsets)
+                length = load32(offsets + 4) - begin
+                copy_short(text + places[c, 3] + begin, start, length)
+                start += length
