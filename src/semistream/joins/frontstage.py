@@ -22,6 +22,8 @@ from semistream.joins.base import Answers, Join, JoinStats
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples, probes_of
+from semistream.master.keys import Keys
+from semistream.memory.rowstore import string_bytes
 
 I64 = NDArray[np.int64]
 Complete = Callable[
@@ -96,9 +98,7 @@ class FrontStage:
             self._take_in(loaded, met, frequency)
 
     def _take_in(self, loaded: Loaded, met: I64, frequency: I64) -> None:
-        keys = loaded.keys.take(met)
-        order = keys.argsort()
-        starts = np.flatnonzero(keys.take(order).starts())
+        order, starts = _by_key(loaded.keys.take(met))
         counts = np.diff(np.append(starts, len(met)))
         # The most frequent keys first, with all their rows; what the table could not hold if it were empty stays out.
         ranked = np.argsort(-frequency[order[starts]], kind="stable")
@@ -106,7 +106,7 @@ class FrontStage:
         ends = np.cumsum(counts)
         rows = order[np.repeat(starts - (ends - counts), counts) + np.arange(len(met))]
         kept = self.hot.rows_of(loaded, met[rows])
-        heap = np.cumsum(self.hot.table.store.heap_bytes_of(kept, np.arange(len(rows))))
+        heap = np.cumsum(string_bytes(kept, np.arange(len(rows))))
         fits = (ends <= self.hot.table.capacity) & (heap[ends - 1] <= self._heap_bytes)
         taken = int(fits.sum()) if fits.all() else int(np.argmin(fits))
         if not taken:
@@ -123,7 +123,7 @@ class FrontStage:
         """Keep rows, whole keys, from the first on, as many as there is room for."""
         table = self.hot.table
         kept = self.hot.rows_of(loaded, rows)
-        heap = np.cumsum(table.store.heap_bytes_of(kept, np.arange(len(rows))))
+        heap = np.cumsum(string_bytes(kept, np.arange(len(rows))))
         fitting = int(np.searchsorted(heap, table.store.heap_room, side="right"))
         count = min(table.room, fitting if table.store.layout.has_heap else len(rows))
         begins = np.append(np.flatnonzero(loaded.keys.take(rows).starts()), len(rows))
@@ -161,3 +161,12 @@ def _runs(rows: I64) -> tuple[I64, I64]:
     """Each row once, and how often it is there."""
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
     return rows[begins], np.diff(np.append(begins, len(rows)))
+
+
+def _by_key(keys: Keys) -> tuple[I64, I64]:
+    """An order in which equal keys are together, and where in it each key begins."""
+    everything = np.arange(len(keys), dtype=np.int64)
+    if keys.is_sorted():  # as the rows of a page are in layout "key"
+        return everything, everything[keys.starts()]
+    order = keys.argsort()
+    return order, everything[keys.take(order).starts()]

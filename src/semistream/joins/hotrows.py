@@ -13,8 +13,8 @@ from semistream.joins.sides import KEY_LEAF, JoinShape, Tuples
 from semistream.master.keys import WideKeys
 from semistream.memory.assembly import Assembled
 from semistream.memory.budget import Budget
-from semistream.memory.leaves import Leaf, Rows, Values
-from semistream.memory.rowstore import RecordLayout
+from semistream.memory.leaves import Leaf, Rows
+from semistream.memory.rowstore import RecordLayout, string_bytes
 from semistream.memory.rowtable import RowTable
 
 I64 = NDArray[np.int64]
@@ -55,8 +55,14 @@ class HotRows:
         rows = loaded.rows(at).rows()
         if isinstance(loaded.keys, WideKeys):
             keys = loaded.keys.take(at)
-            rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
+            rows = rows.after_key(keys.offsets, keys.data)
         return rows
+
+    @staticmethod
+    def string_bytes(loaded: Loaded) -> int:
+        """What the strings of all loaded rows take when they are kept."""
+        everything = np.arange(loaded.found.rows, dtype=np.int64)
+        return int(string_bytes(HotRows.rows_of(loaded, everything), everything).sum())
 
     def keep(self, loaded: Loaded, rows: Rows, at: I64) -> I64:
         """Keep the first of `rows`, which are loaded rows `at`; there must be room. Gives their slots."""
@@ -79,6 +85,4 @@ class HotRows:
 
     def _rows(self, slots: I64) -> Assembled:
         kept = self.table.store.get(slots)
-        if not self.shape.wide:
-            return kept
-        return Assembled(kept.count, kept.leaves[1:], kept.block, kept.text, kept.places[1:])
+        return kept.without_key() if self.shape.wide else kept

@@ -89,6 +89,5 @@ def _string_bytes(reader: MasterReader) -> int:
     total = 0
     for pages in _steps(reader):
         loaded = reader.load(pages)
-        kept = HotRows.rows_of(loaded, np.arange(loaded.found.rows, dtype=np.int64))
-        total += sum(int(values.offsets[-1]) for values in kept.leaves if values.offsets is not None)
+        total += HotRows.string_bytes(loaded)
     return total

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.config import parse_bytes
@@ -14,6 +13,7 @@ from semistream.joins.base import JoinStats
 from semistream.joins.registry import OpenJoin, Settings, check_algorithm, open_join
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.master import Master
+from semistream.memory.rowstore import string_bytes
 
 
 @dataclass
@@ -126,5 +126,4 @@ def _string_bytes(shape: JoinShape, batch: pa.RecordBatch | None) -> float:
     tuples, _ = shape.keyed(batch)
     if not len(tuples):
         return 16.0
-    lengths = [int(np.sum(np.diff(v.offsets))) for v in tuples.rows.leaves if v.offsets is not None]
-    return 1.1 * sum(lengths) / len(tuples) + 1
+    return 1.1 * float(string_bytes(tuples.rows, tuples.at).mean()) + 1

@@ -39,7 +39,9 @@ class MeshJoin:
     step_pages: int | None = None
     position: int = 0  # the next page to be read
     read: int = 0  # pages read since the beginning
-    taken: int = 0  # tuples let in since the last advance
+    burst: int = 1  # iterations whose tuples are let in together: the same w on average, with less to do per tuple
+    taken: int = 0  # tuples let in since the burst began
+    steps: int = 0  # iterations since then
     entered: deque[tuple[int, int]] = field(default_factory=deque)  # oldest first: `read` when they came, how many
 
     @property
@@ -56,7 +58,7 @@ class MeshJoin:
     def room(self) -> int:
         """Free places, but no more than are let in per iteration."""
         free = self.waiting.window.room
-        return free if self.per_step is None else max(0, min(free, self.per_step - self.taken))
+        return free if self.per_step is None else max(0, min(free, self.burst * self.per_step - self.taken))
 
     @property
     def pending(self) -> int:
@@ -77,7 +79,9 @@ class MeshJoin:
 
     def advance(self) -> Answers:
         """One iteration: read up to b pages, join them with the window, let go who has met them all."""
-        self.taken = 0
+        self.steps += 1
+        if self.steps >= self.burst:
+            self.steps = self.taken = 0
         if not self.pending:
             return []
         waiting = self.waiting

@@ -153,6 +153,8 @@ class MasterReader:
 
     def fitting(self, pages: I64) -> int:
         """How many of these pages, from the first on, one access may bring."""
+        if len(pages) <= self.pages_at_once and self.master.index.max_page_bytes <= self.master.page_bytes:
+            return len(pages)
         lengths = np.cumsum(self.master.index.extents(pages).length)
         return int(np.searchsorted(lengths, self.half_bytes, side="right"))
 

@@ -51,8 +51,9 @@ ALGORITHMS = (
     "in-memory",
     "auto",
 )
-_SCAN_BUFFER = 4 << 20
-_BLOCK_BUFFER = 1 << 20
+_SCAN_BUFFER = 8 << 20  # two halves; a read of less does not keep a fast disk busy
+_BLOCK_BUFFER = 4 << 20
+_BURST = 4
 _INDEXED = ("inlj", "hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "chybridjoin")
 
 
@@ -199,9 +200,12 @@ class _Parts:
             return IndexNestedLoopJoin(waiting, finder)
         if "mesh" in self.name:
             # MESHJOIN lets w tuples in per iteration, R-MESHJOIN what there is room for.
+            if self.name == "r-meshjoin":
+                return MeshJoin(waiting)
+            if self.settings.per_step is not None:
+                return MeshJoin(waiting, self.settings.per_step)
             iterations = -(-max(self.master.pages, 1) // waiting.reader.pages_at_once)
-            steady = -(-waiting.window.capacity // iterations)
-            return MeshJoin(waiting, None if self.name == "r-meshjoin" else self.settings.per_step or steady)
+            return MeshJoin(waiting, -(-waiting.window.capacity // iterations), burst=_BURST)
         return self._hybrid(waiting, finder)
 
     def _front(self, reader: MasterReader) -> tuple[HotRows, FrequencyRecorder] | None:
@@ -239,8 +243,7 @@ def _heap_bytes_per_row(reader: MasterReader) -> float:
     loaded = _first_pages(reader)
     if loaded is None or not loaded.found.rows:
         return 0.0
-    kept = HotRows.rows_of(loaded, np.arange(loaded.found.rows, dtype=np.int64))
-    return sum(float(v.offsets[-1]) for v in kept.leaves if v.offsets is not None) / loaded.found.rows
+    return HotRows.string_bytes(loaded) / loaded.found.rows
 
 
 def _first_pages(reader: MasterReader) -> Loaded | None:

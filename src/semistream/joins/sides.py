@@ -22,7 +22,7 @@ from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
 from semistream.master.part import drop_null_keys, has_key
 from semistream.memory.assembly import Assembled, ColumnSource
-from semistream.memory.leaves import Leaf, Rows, Values, leaves_of, rows_of
+from semistream.memory.leaves import Leaf, Rows, leaves_of, rows_of
 from semistream.memory.table import Probes
 
 How = Literal["inner", "left"]
@@ -42,13 +42,14 @@ class Tuples:
     rows: Rows
     at: NDArray[np.int64]
     codes: NDArray[np.uint64]
+    keys: Keys  # of all of `rows`
 
     def __len__(self) -> int:
         return len(self.at)
 
     def select(self, which: NDArray[np.int64] | slice) -> Tuples:
         """Some of the tuples, in this order."""
-        return Tuples(self.rows, self.at[which], self.codes[which])
+        return Tuples(self.rows, self.at[which], self.codes[which], self.keys)
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,14 @@ class JoinShape:
         keys = self.codec.encode(columns)
         rows = rows_of(valid, self.stream_leaves)
         if isinstance(keys, WideKeys):
-            rows = Rows(rows.count, (Values(keys.data, keys.offsets, None), *rows.leaves))
-        return Tuples(rows, np.arange(rows.count, dtype=np.int64), codes_of(keys)), keyless
+            rows = rows.after_key(keys.offsets, keys.data)
+        return Tuples(rows, np.arange(rows.count, dtype=np.int64), codes_of(keys), keys), keyless
 
     def probes(self, tuples: Tuples) -> Probes:
         """The tuples' keys, to be looked for among master rows in memory."""
-        key = tuples.rows.leaves[0] if self.wide else None
-        if key is None or key.offsets is None:
+        if isinstance(tuples.keys, NarrowKeys):
             return Probes(tuples.codes, _NO_OFFSETS, _NO_BYTES)
-        keys = WideKeys(key.offsets, key.data).take(tuples.at)
+        keys = tuples.keys.take(tuples.at)
         return Probes(tuples.codes, keys.offsets, keys.data)
 
     def tuples_of(self, kept: Assembled) -> pa.RecordBatch:
@@ -126,11 +126,7 @@ class JoinShape:
         return answers
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
-        if not self.wide:
-            return kept.columns(self.stream)
-        return Assembled(
-            kept.count, kept.leaves[1:], kept.block, kept.text, kept.places[1:]
-        ).columns(self.stream)
+        return (kept.without_key() if self.wide else kept).columns(self.stream)
 
     def missed(self, met_nothing: Callable[[], pa.RecordBatch]) -> pa.RecordBatch | None:
         """Tuples that met nothing, fetched if they are wanted: with nulls in a left join, nothing in an inner one."""

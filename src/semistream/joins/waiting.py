@@ -14,7 +14,7 @@ from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, WideKeys, pairwise_equal
 from semistream.memory.budget import Budget
-from semistream.memory.rowstore import RecordLayout
+from semistream.memory.rowstore import RecordLayout, string_bytes
 from semistream.memory.table import Probes
 from semistream.memory.window import Window
 
@@ -55,7 +55,7 @@ class Waiting:
         if not count and most > 0 and len(at) and not self.window.waiting:
             raise InvalidInputError(
                 "a stream tuple in the window",
-                found=f"one of {self.window.store.heap_bytes_of(tuples.rows, at[:1])[0]:,} bytes of strings",
+                found=f"one of {string_bytes(tuples.rows, at[:1])[0]:,} bytes of strings",
                 hint="Raise memory=: the empty window has no room for it.",
             )
         if count:
@@ -129,10 +129,7 @@ class Waiting:
         """The keys of waiting tuples."""
         if not self.shape.wide:
             return NarrowKeys(self.window.codes[slots])
-        values = self.window.store.get(slots).rows().leaves[0]
-        return WideKeys(
-            values.offsets if values.offsets is not None else np.zeros(1, dtype=np.int64), values.data
-        )
+        return self.window.store.get(slots).key()
 
     def snapshot(self) -> pa.RecordBatch:
         """The waiting tuples, oldest first."""

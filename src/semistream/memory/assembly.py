@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
-from semistream.address import copy_short, load8, load32, load64, prefetch, store32, store64
+from semistream.address import address_of, copy_short, load8, load32, load64, prefetch, store32, store64
 from semistream.columnblock import (
     BITS,
     FIXED,
@@ -24,7 +24,8 @@ from semistream.columnblock import (
     put_bit,
 )
 from semistream.kernel import inlined, kernel
-from semistream.memory.leaves import Leaf, Rows, Values
+from semistream.master.keys import WideKeys
+from semistream.memory.leaves import Leaf, Rows
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -53,21 +54,34 @@ class Assembled:
 
     def rows(self) -> Rows:
         """As rows to be kept."""
-        found = []
-        for leaf, (data, bitmap, nulls, text, length) in zip(self.leaves, self.places.tolist(), strict=True):
-            valid = None
-            if nulls:
-                bits = self.block[bitmap : bitmap + (self.count + 7) // 8]
-                valid = np.unpackbits(bits, count=self.count, bitorder="little")
+        addresses = np.zeros((len(self.leaves), 3), dtype=np.int64)
+        owners: list[object] = [self.block, self.text]
+        block, text = address_of(self.block), address_of(self.text)
+        addresses[:, 0] = block + self.places[:, 0]
+        for i, leaf in enumerate(self.leaves):
             if leaf.kind == STRING:
-                offsets = self.block[data : data + 4 * (self.count + 1)].view(np.int32).astype(np.int64)
-                found.append(Values(self.text[text : text + length], offsets, valid))
+                addresses[i, 0], addresses[i, 1] = text + self.places[i, 3], addresses[i, 0]
             elif leaf.kind == BITS:
-                bits = self.block[data : data + (self.count + 7) // 8]
-                found.append(Values(np.unpackbits(bits, count=self.count, bitorder="little"), None, valid))
-            else:
-                found.append(Values(self.block[data : data + self.count * leaf.width], None, valid))
-        return Rows(self.count, tuple(found))
+                addresses[i, 0] = self._unpacked(int(self.places[i, 0]), owners)
+            if self.places[i, 2]:
+                addresses[i, 2] = self._unpacked(int(self.places[i, 1]), owners)
+        return Rows(self.count, addresses, tuple(owners))
+
+    def without_key(self) -> Assembled:
+        """All leaves but the first, which is the bytes of a wide key."""
+        return Assembled(self.count, self.leaves[1:], self.block, self.text, self.places[1:])
+
+    def key(self) -> WideKeys:
+        """The first leaf as keys."""
+        start, _, _, text, length = self.places[0].tolist()
+        offsets = self.block[start : start + 4 * (self.count + 1)].view(np.int32)
+        return WideKeys(offsets.astype(np.int64), self.text[text : text + length])
+
+    def _unpacked(self, start: int, owners: list[object]) -> int:
+        bits = self.block[start : start + (self.count + 7) // 8]
+        values = np.unpackbits(bits, count=self.count, bitorder="little")
+        owners.append(values)
+        return address_of(values)
 
 
 @dataclass
@@ -135,7 +149,7 @@ def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
             total = 0
             store32(to, 0)
             for i in range(count):
-                total += load64(offsets + 8 * at[i] + 8) - load64(offsets + 8 * at[i])
+                total += load32(offsets + 4 * at[i] + 4) - load32(offsets + 4 * at[i])
                 store32(to + 4 * i + 4, total)
             places[c, 4] = total
         if valid != 0:
@@ -151,8 +165,8 @@ def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
             source, offsets = addresses[c, 0], addresses[c, 1]
             to = text.ctypes.data + places[c, 3]
             for i in range(count):
-                start = load64(offsets + 8 * at[i])
-                length = load64(offsets + 8 * at[i] + 8) - start
+                start = load32(offsets + 4 * at[i])
+                length = load32(offsets + 4 * at[i] + 4) - start
                 copy_short(to, source + start, length)
                 to += length
     return block, text, places

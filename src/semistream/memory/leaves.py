@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,30 +49,18 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Values:
-    """The values of one leaf: `data` end to end, `offsets` where lengths vary, `valid` where some are null."""
-
-    data: U8
-    offsets: I64 | None
-    valid: U8 | None
-
-
-@dataclass(frozen=True)
 class Rows:
-    """Rows as leaves."""
+    """Rows as columns in memory: for each leaf where its data, its offsets (32 bits) and its valid bytes are, or 0."""
 
     count: int
-    leaves: tuple[Values, ...]
+    addresses: I64
+    owners: tuple[object, ...]  # of that memory, kept alive
 
-    @cached_property
-    def addresses(self) -> I64:
-        """Where each leaf's data, offsets and valid bytes are; 0 where it has none."""
-        table = np.zeros((len(self.leaves), 3), dtype=np.int64)
-        for i, values in enumerate(self.leaves):
-            table[i, 0] = address_of(values.data)
-            table[i, 1] = 0 if values.offsets is None else address_of(values.offsets)
-            table[i, 2] = 0 if values.valid is None else address_of(values.valid)
-        return table
+    def after_key(self, offsets: I64, data: U8) -> Rows:
+        """The same rows with one more leaf before the others: the bytes of a wide key."""
+        narrow = offsets.astype(np.int32)
+        first = np.array([[address_of(data), address_of(narrow), 0]], dtype=np.int64)
+        return Rows(self.count, np.concatenate([first, self.addresses]), (narrow, data, *self.owners))
 
 
 def leaves_of(schema: pa.Schema) -> tuple[Leaf, ...]:
@@ -82,8 +69,14 @@ def leaves_of(schema: pa.Schema) -> tuple[Leaf, ...]:
 
 
 def rows_of(batch: pa.RecordBatch, leaves: Sequence[Leaf]) -> Rows:
-    """The rows of a batch as leaves; fixed-width data without an offset is not copied."""
-    return Rows(len(batch), tuple(_values(_at(batch, leaf.path), leaf) for leaf in leaves))
+    """The rows of a batch; nothing is copied but booleans and where nulls are."""
+    addresses = np.zeros((len(leaves), 3), dtype=np.int64)
+    owners: list[object] = [batch]
+    for i, leaf in enumerate(leaves):
+        array = _at(batch, leaf.path)
+        addresses[i] = _addresses(array, leaf, owners)
+        owners.append(array)
+    return Rows(len(batch), addresses, tuple(owners))
 
 
 def _leaves(field: pa.Field, path: tuple[int, ...], column: str) -> Iterator[Leaf]:
@@ -97,7 +90,7 @@ def _leaves(field: pa.Field, path: tuple[int, ...], column: str) -> Iterator[Lea
         yield Leaf(path, kind, 0, nullable=True)
     elif pat.is_boolean(kind):
         yield Leaf(path, kind, 1, nullable=True)
-    elif not pat.is_nested(kind) and not pat.is_dictionary(kind) and kind.bit_width % 8 == 0:
+    elif pat.is_primitive(kind) or pat.is_fixed_size_binary(kind) or pat.is_decimal(kind):
         yield Leaf(path, kind, kind.bit_width // 8, nullable=True)
     else:
         raise UnsupportedTypeError(
@@ -114,26 +107,25 @@ def _at(batch: pa.RecordBatch, path: tuple[int, ...]) -> pa.Array:
     return array
 
 
-def _values(array: pa.Array, leaf: Leaf) -> Values:
-    count, start = len(array), array.offset
-    valid = None
-    if array.null_count and not pat.is_null(array.type):
-        bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
-        valid = np.unpackbits(bits, count=start + count, bitorder="little")[start:]
-    if not leaf.width and not leaf.is_varying:
-        return Values(np.empty(0, dtype=np.uint8), None, valid)
-    if leaf.is_varying:
-        offsets = _buffer(array, 1, np.dtype(np.int32))[start : start + count + 1].astype(np.int64)
-        offsets = offsets if len(offsets) else np.zeros(1, dtype=np.int64)
-        return Values(_buffer(array, 2, np.dtype(np.uint8)), offsets, valid)
-    data = _buffer(array, 1, np.dtype(np.uint8))
-    if pat.is_boolean(array.type):
-        return Values(np.unpackbits(data, count=start + count, bitorder="little")[start:], None, valid)
-    return Values(data[start * leaf.width : (start + count) * leaf.width], None, valid)
+def _addresses(array: pa.Array, leaf: Leaf, owners: list[object]) -> tuple[int, int, int]:
+    start, buffers = array.offset, array.buffers()
+    valid = 0
+    if array.null_count and buffers and buffers[0] is not None:
+        valid = _unpacked(array, 0, owners)
+    if leaf.kind == NONE or not len(array):
+        return 0, 0, valid
+    if leaf.kind == BITS:
+        return _unpacked(array, 1, owners), 0, valid
+    if leaf.kind == STRING:
+        data = 0 if buffers[2] is None else buffers[2].address
+        return data, buffers[1].address + 4 * start, valid
+    return buffers[1].address + leaf.width * start, 0, valid
 
 
-def _buffer(array: pa.Array, index: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    buffer = array.buffers()[index]
-    return (
-        np.frombuffer(buffer, dtype=dtype) if buffer is not None and buffer.size else np.empty(0, dtype=dtype)
-    )
+def _unpacked(array: pa.Array, buffer: int, owners: list[object]) -> int:
+    """Bits as bytes."""
+    end = array.offset + len(array)
+    bits = np.frombuffer(array.buffers()[buffer], dtype=np.uint8)
+    values = np.unpackbits(bits, count=end, bitorder="little")[array.offset :]
+    owners.append(values)
+    return address_of(values)

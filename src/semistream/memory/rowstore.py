@@ -104,17 +104,11 @@ class RowStore:
         seen = np.zeros(len(layout.leaves), dtype=np.bool_)
         return RowStore(layout, records, heap, live, _nullable=seen)  # type: ignore[arg-type]
 
-    def heap_bytes_of(self, rows: Rows, at: I64) -> I64:
-        """The heap bytes that each of these rows needs."""
-        total = np.zeros(len(at), dtype=np.int64)
-        _string_bytes(rows.addresses, at, total)
-        return total
-
     def put(self, rows: Rows, at: I64, slots: I64) -> None:
         """Store the rows at positions `at` in free slots; there must be room in the heap."""
         layout, starts = self.layout, at
         if layout.has_heap:
-            sizes = self.heap_bytes_of(rows, at)
+            sizes = string_bytes(rows, at)
             need = int(sizes.sum())
             if self.heap_end + need > len(self.heap):
                 self._compact()
@@ -182,13 +176,20 @@ class RowStore:
         )
 
 
+def string_bytes(rows: Rows, at: I64) -> I64:
+    """The heap bytes that each of these rows needs."""
+    total = np.zeros(len(at), dtype=np.int64)
+    _string_bytes(rows.addresses, at, total)
+    return total
+
+
 @kernel
 def _string_bytes(addresses: I64, at: I64, total: I64) -> None:
     for c in range(len(addresses)):
         offsets = addresses[c, 1]
         if offsets != 0:
             for i in range(len(at)):
-                total[i] += load64(offsets + 8 * at[i] + 8) - load64(offsets + 8 * at[i])
+                total[i] += load32(offsets + 4 * at[i] + 4) - load32(offsets + 4 * at[i])
 
 
 @kernel
@@ -217,8 +218,8 @@ def _put(
             if kind == STRING:
                 offsets = addresses[c, 1]
                 for i in range(begin, end):
-                    start = load64(offsets + 8 * at[i])
-                    length = load64(offsets + 8 * at[i] + 8) - start
+                    start = load32(offsets + 4 * at[i])
+                    length = load32(offsets + 4 * at[i] + 4) - start
                     copy_short(heap + cursor[i - begin], data + start, length)
                     cursor[i - begin] += length
                     store32(base + slots[i] * stride, length)

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from semistream.address import prefetch
 from semistream.kernel import inlined, kernel
 from semistream.memory import table as tables
 from semistream.memory.budget import Budget, capacity_within
 from semistream.memory.leaves import Rows
-from semistream.memory.rowstore import RecordLayout, RowStore
+from semistream.memory.rowstore import RecordLayout, RowStore, string_bytes
 from semistream.memory.table import (
     Probes,
     Table,
@@ -44,6 +45,7 @@ _OLDEST, _NEWEST = 0, 1
 _FILTER_BITS = 4  # a tuple
 _STALE = 8  # the filter is made anew when one in so many places was left since: bits are only ever set
 _BLOCK = 256  # master rows filtered together
+_AT_ONCE = 64  # tuples whose memory is fetched together
 
 
 @dataclass
@@ -123,7 +125,7 @@ class Window:
         count = min(self.room, len(at))
         if not self.store.layout.has_heap:
             return count
-        sizes = np.cumsum(self.store.heap_bytes_of(rows, at[:count]))
+        sizes = np.cumsum(string_bytes(rows, at[:count]))
         return int(np.searchsorted(sizes, self.store.heap_room, side="right"))
 
     def admit(self, rows: Rows, at: I64, codes: U64) -> I64:
@@ -197,7 +199,10 @@ def _link(
     slots: I64,
 ) -> None:
     newest = ends[1]
+    some = np.arange(_AT_ONCE)
     for i in range(len(slots)):
+        if i % _AT_ONCE == 0:
+            approach(table, codes, some[: min(_AT_ONCE, len(slots) - i)] + i)
         slot = slots[i]
         table.codes[slot] = codes[i]
         insert(table, find_slot(table, slot), codes[i], slot)
@@ -292,6 +297,13 @@ def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
 def _release(table: Table, before: I32, after: I32, ends: I64, slots: I64, freed: I64) -> int:
     count = 0
     for i in range(len(slots)):
+        if i % _AT_ONCE == 0:
+            some = slots[i : i + _AT_ONCE]
+            for slot in some:
+                prefetch(table.codes.ctypes.data + 8 * slot)
+                prefetch(before.ctypes.data + 4 * slot)
+                prefetch(after.ctypes.data + 4 * slot)
+            approach(table, table.codes, some)
         slot = slots[i]
         at = find_slot(table, slot)
         if at < 0 or table.chain[last_of(table, at)] != slot:
