@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semistream.errors import InvalidInputError, UnsupportedTypeError
 from semistream.memory.budget import Budget
-from semistream.memory.assembly import Assembled, ColumnSource
+from semistream.memory.assembly import Assembled, ColumnSource, column_builders
 from semistream.memory.leaves import leaves_of, rows_of
 from semistream.memory.rowstore import RecordLayout, RowStore
 from semistream.memory.table import Probes
@@ -58,7 +58,7 @@ ROWS = st.lists(
 
 def batch_of(made: Assembled, leaves: tuple, schema: pa.Schema) -> pa.RecordBatch:
     assert made.leaves == leaves
-    return pa.RecordBatch.from_arrays(made.columns(schema), schema=schema)
+    return pa.RecordBatch.from_arrays(made.columns(column_builders(schema)), schema=schema)
 
 
 def batch(rows: list[dict]) -> pa.RecordBatch:

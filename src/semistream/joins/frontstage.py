@@ -21,7 +21,7 @@ from semistream.front import FrequencyRecorder
 from semistream.joins.base import Answers, Join, JoinStats
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
-from semistream.joins.sides import Tuples, probes_of
+from semistream.joins.sides import Tuples
 from semistream.master.keys import Keys
 from semistream.memory.rowstore import string_bytes
 
@@ -40,7 +40,7 @@ class FrontStage:
     behind: Join
     hot: HotRows
     recorder: FrequencyRecorder
-    complete: Complete
+    complete: Complete | None  # None where no key repeats
 
     @property
     def stats(self) -> JoinStats:
@@ -85,39 +85,37 @@ class FrontStage:
 
     def observe(self, loaded: Loaded, rows: I64) -> None:
         """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""
-        met, frequency = _runs(rows)
-        often = frequency >= self.recorder.threshold
-        met, frequency = met[often], frequency[often]
-        if len(met):
+        met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.threshold)
+        if len(met) and self.complete is not None:
             whole = self.complete(loaded, met)
             met, frequency = met[whole], frequency[whole]
-        if len(met):
-            new = self.hot.table.find(probes_of(loaded.keys.take(met))) < 0
-            met, frequency = met[new], frequency[new]
         if len(met):
             self._take_in(loaded, met, frequency)
 
     def _take_in(self, loaded: Loaded, met: I64, frequency: I64) -> None:
-        order, starts = _by_key(loaded.keys.take(met))
-        counts = np.diff(np.append(starts, len(met)))
-        # The most frequent keys first, with all their rows; what the table could not hold if it were empty stays out.
-        ranked = np.argsort(-frequency[order[starts]], kind="stable")
-        starts, counts = starts[ranked], counts[ranked]
-        ends = np.cumsum(counts)
-        rows = order[np.repeat(starts - (ends - counts), counts) + np.arange(len(met))]
-        kept = self.hot.rows_of(loaded, met[rows])
-        heap = np.cumsum(string_bytes(kept, np.arange(len(rows))))
-        fits = (ends <= self.hot.table.capacity) & (heap[ends - 1] <= self._heap_bytes)
-        taken = int(fits.sum()) if fits.all() else int(np.argmin(fits))
+        kept = self.hot.rows_of(loaded, met)
+        last = np.arange(len(met), dtype=np.int64)
+        if self.complete is not None:  # keys repeat: all rows of a key or none
+            order, ends = _by_key(loaded.keys.take(met))
+            met, frequency, last = met[order], frequency[order], ends - 1
+            kept = self.hot.rows_of(loaded, met)
+        taken = self._fitting(string_bytes(kept, np.arange(len(met))), last)
         if not taken:
             return
-        rows = rows[: ends[taken - 1]]
-        if not self._make_room(len(rows), int(heap[len(rows) - 1])):
-            return
-        slots = self.hot.keep(loaded, kept, met[rows])
-        last = ends[:taken] - 1
-        self.recorder.enter(slots[last], frequency[rows[last]])
+        slots = self.hot.keep(loaded, kept, met[: last[taken - 1] + 1])
+        self.recorder.enter(slots[last[:taken]], frequency[last[:taken]])
         self.stats.cached += taken
+
+    def _fitting(self, heap: I64, last: I64) -> int:
+        """How many keys there is room for, once the least frequent have made it; key i has the rows up to last[i]."""
+        table = self.hot.table
+        heap = np.cumsum(heap)[last]
+        most = int(np.searchsorted(last + 1, table.capacity, side="right"))
+        if table.store.layout.has_heap:
+            most = min(most, int(np.searchsorted(heap, len(table.store.heap), side="right")))
+        if not most:
+            return 0
+        return most if self._make_room(int(last[most - 1]) + 1, int(heap[most - 1])) else 0
 
     def fill(self, loaded: Loaded, rows: I64) -> None:
         """Keep rows, whole keys, from the first on, as many as there is room for."""
@@ -131,11 +129,6 @@ class FrontStage:
         if keys > 0:
             slots = self.hot.keep(loaded, kept, rows[: begins[keys]])
             self.recorder.enter(slots[begins[1 : keys + 1] - 1], np.ones(keys, dtype=np.int64))
-
-    @property
-    def _heap_bytes(self) -> int:
-        store = self.hot.table.store
-        return len(store.heap) if store.layout.has_heap else 1
 
     def _make_room(self, rows: int, heap_bytes: int) -> bool:
         """Let the least frequent keys go until so much is free."""
@@ -157,16 +150,7 @@ class FrontStage:
         return self.behind.snapshot()
 
 
-def _runs(rows: I64) -> tuple[I64, I64]:
-    """Each row once, and how often it is there."""
-    begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    return rows[begins], np.diff(np.append(begins, len(rows)))
-
-
 def _by_key(keys: Keys) -> tuple[I64, I64]:
-    """An order in which equal keys are together, and where in it each key begins."""
-    everything = np.arange(len(keys), dtype=np.int64)
-    if keys.is_sorted():  # as the rows of a page are in layout "key"
-        return everything, everything[keys.starts()]
-    order = keys.argsort()
-    return order, everything[keys.take(order).starts()]
+    """An order in which equal keys are together, and where in it each key ends."""
+    order = np.arange(len(keys), dtype=np.int64) if keys.is_sorted() else keys.argsort()
+    return order, np.append(np.flatnonzero(keys.take(order).starts())[1:], len(keys))

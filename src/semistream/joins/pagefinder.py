@@ -107,11 +107,6 @@ class PageFinder:
         """N_R."""
         return self.master.pages
 
-    @property
-    def unique(self) -> bool:
-        """Whether no key repeats, as far as is known."""
-        return self.master.statistics.distinct_keys == self.master.rows
-
     def find(self, keys: Keys) -> Found:
         """The pages of each key, which are distinct."""
         if not self.pages:
@@ -150,7 +145,7 @@ class PageFinder:
 
     def complete_rows(self, loaded: Loaded, chosen: Keys) -> I64 | None:
         """Loaded rows whose keys have no row elsewhere; None for all of them. `chosen` keys are known to be complete."""
-        if self.unique:
+        if is_unique(self.master):
             return None
         if self.master.layout != "key":
             return np.flatnonzero(is_in(loaded.keys, chosen.take(chosen.argsort())))
@@ -172,3 +167,8 @@ class PageFinder:
         """Close the index's disk."""
         if self.index_disk is not None:
             self.index_disk.close()
+
+
+def is_unique(master: Master) -> bool:
+    """Whether no key repeats, as far as is known."""
+    return master.statistics.distinct_keys == master.rows

@@ -17,7 +17,7 @@ from semistream.master import pagecolumns as pages_
 from semistream.master.disk import Disk, aligned_buffer
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys
 from semistream.master.pagecolumns import LoadedPages
-from semistream.memory.assembly import Assembled
+from semistream.memory.assembly import Assembled, ColumnBuilder, column_builders
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, leaves_of
 from semistream.memory.table import Probes
@@ -82,6 +82,7 @@ class MasterReader:
     codes: tuple[NDArray[np.uint64], ...]  # of the keys in each half
     output: PageSource
     key: PageSource
+    key_builders: list[ColumnBuilder]
     buffers: int
     _ahead: ThreadPoolExecutor | None = None
     _coming: tuple[I64, Future[Loaded]] | None = None
@@ -113,6 +114,7 @@ class MasterReader:
             codes=codes,  # type: ignore[arg-type]
             output=PageSource.of(master.schema, shape.master_columns, shape.master_leaves),
             key=PageSource.of(master.schema, master.key, leaves_of(key)),
+            key_builders=column_builders(key),
             buffers=pages_.buffers_of(master.schema),
             _ahead=ThreadPoolExecutor(max_workers=1) if halves > 1 else None,
         )
@@ -167,8 +169,7 @@ class MasterReader:
         codec = self.master.codec
         if not codec.is_narrow:
             everything = np.arange(found.rows, dtype=np.int64)
-            schema = pa.schema([self.master.schema.field(column) for column in self.master.key])
-            return codec.encode(self.key.take(found, everything).columns(schema))
+            return codec.encode(self.key.take(found, everything).columns(self.key_builders))
         codes = room[: found.rows] if found.rows <= len(room) else np.empty(found.rows, dtype=np.uint64)
         narrow_codes(found, self.key, codec, codes)
         return NarrowKeys(codes)

@@ -27,7 +27,7 @@ from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.joins.inmemory import InMemoryJoin
 from semistream.joins.meshjoin import MeshJoin
-from semistream.joins.pagefinder import PageFinder
+from semistream.joins.pagefinder import PageFinder, is_unique
 from semistream.joins.reader import Loaded, MasterReader, index_bytes
 from semistream.joins.sides import JoinShape
 from semistream.joins.waiting import Waiting
@@ -157,7 +157,8 @@ class _Parts:
         opened.join = behind
         if front is not None:
             hot, recorder = front
-            stage = FrontStage(behind, hot, recorder, _Complete(opened.finder, self.master))
+            whole = None if is_unique(self.master) else _Complete(opened.finder, self.master)
+            stage = FrontStage(behind, hot, recorder, whole)
             if self.name.startswith("optimised"):
                 _fill(stage, reader)
             else:
@@ -261,6 +262,6 @@ def _fill(stage: FrontStage, reader: MasterReader) -> None:
         pages = pages[: max(1, reader.fitting(pages))]
         loaded = reader.load(pages)
         rows = np.arange(loaded.found.rows, dtype=np.int64)
-        rows = rows[stage.complete(loaded, rows)]
+        rows = rows if stage.complete is None else rows[stage.complete(loaded, rows)]
         stage.fill(loaded, rows)
         start += len(pages)

@@ -21,7 +21,7 @@ from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
 from semistream.master.part import drop_null_keys, has_key
-from semistream.memory.assembly import Assembled, ColumnSource
+from semistream.memory.assembly import Assembled, ColumnBuilder, ColumnSource, column_builders
 from semistream.memory.leaves import Leaf, Rows, leaves_of, rows_of
 from semistream.memory.table import Probes
 
@@ -72,6 +72,21 @@ class JoinShape:
         return not self.codec.is_narrow
 
     @cached_property
+    def stream_builders(self) -> list[ColumnBuilder]:
+        """How the stream's columns are made from kept tuples."""
+        return column_builders(self.stream)
+
+    @cached_property
+    def master_builders(self) -> list[ColumnBuilder]:
+        """How the master's columns are made."""
+        return column_builders(self.master_output)
+
+    @cached_property
+    def source(self) -> ColumnSource:
+        """From which tuples that need not wait are taken."""
+        return ColumnSource(self.window_leaves)
+
+    @cached_property
     def window_leaves(self) -> tuple[Leaf, ...]:
         """What is kept of a waiting tuple."""
         return (KEY_LEAF, *self.stream_leaves) if self.wide else self.stream_leaves
@@ -105,7 +120,7 @@ class JoinShape:
 
     def some(self, tuples: Tuples, at: NDArray[np.int64]) -> Assembled:
         """Some of the tuples, put together."""
-        return ColumnSource(self.window_leaves).take(tuples.rows, tuples.at[at])
+        return self.source.take(tuples.rows, tuples.at[at])
 
     def joined(self, stream: Taker, master: Taker, count: int) -> list[pa.RecordBatch]:
         """Tuples with the master rows they met, side by side, in batches of bounded size.
@@ -121,12 +136,12 @@ class JoinShape:
                 middle = (begin + end) // 2
                 ranges[:0] = [(begin, middle), (middle, end)]
                 continue
-            columns = self._stream_columns(left) + right.columns(self.master_output)
+            columns = self._stream_columns(left) + right.columns(self.master_builders)
             answers.append(pa.RecordBatch.from_arrays(columns, schema=self.output))
         return answers
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
-        return (kept.without_key() if self.wide else kept).columns(self.stream)
+        return (kept.without_key() if self.wide else kept).columns(self.stream_builders)
 
     def missed(self, met_nothing: Callable[[], pa.RecordBatch]) -> pa.RecordBatch | None:
         """Tuples that met nothing, fetched if they are wanted: with nulls in a left join, nothing in an inner one."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,10 +50,10 @@ class Assembled:
         """Whether the strings of a column are more than a batch can hold; they were left out then."""
         return bool((self.places[:, -1] > MOST_TEXT).any())
 
-    def columns(self, schema: pa.Schema) -> list[pa.Array]:
-        """As the columns of a schema, whose leaves these are."""
-        parts = _Parts(self.count, pa.py_buffer(self.block), pa.py_buffer(self.text), self.places.tolist(), 0)
-        return [parts.column(field.type) for field in schema]
+    def columns(self, builders: Sequence[ColumnBuilder]) -> list[pa.Array]:
+        """As columns."""
+        parts = Parts(self.count, pa.py_buffer(self.block), pa.py_buffer(self.text), self.places.tolist())
+        return [build(parts) for build in builders]
 
     def rows(self) -> Rows:
         """As rows to be kept."""
@@ -84,28 +87,56 @@ class Assembled:
         return address_of(values)
 
 
-@dataclass
-class _Parts:
+class Parts(NamedTuple):
+    """What columns are made of."""
+
     count: int
     block: pa.Buffer
     text: pa.Buffer
     places: list[list[int]]
-    leaf: int
 
-    def column(self, kind: pa.DataType) -> pa.Array:
-        data, bitmap, nulls, text, length = self.places[self.leaf]
-        self.leaf += 1
-        valid = self.block.slice(bitmap, (self.count + 7) // 8) if nulls else None
-        if pat.is_struct(kind):
-            children = [self.column(field.type) for field in kind]
-            return pa.Array.from_buffers(kind, self.count, [valid], nulls, children=children)
-        if pat.is_null(kind):
-            return pa.nulls(self.count)
-        values = self.block.slice(data)
-        buffers = [valid, values]
-        if pat.is_string(kind) or pat.is_binary(kind):
-            buffers.append(self.text.slice(text, length))
-        return pa.Array.from_buffers(kind, self.count, buffers, nulls)
+
+ColumnBuilder = Callable[[Parts], pa.Array]
+
+
+def column_builders(schema: pa.Schema) -> list[ColumnBuilder]:
+    """How to make each column, found out once."""
+    leaves = itertools.count()
+    return [_builder(field.type, leaves) for field in schema]
+
+
+def _builder(kind: pa.DataType, leaves: Iterator[int]) -> ColumnBuilder:
+    leaf, make = next(leaves), pa.Array.from_buffers
+    if pat.is_null(kind):
+        return lambda parts: pa.nulls(parts.count)
+    if pat.is_struct(kind):
+        children = [_builder(field.type, leaves) for field in kind]
+        return lambda parts: make(
+            kind,
+            parts.count,
+            [_bitmap(parts, leaf)],
+            parts.places[leaf][2],
+            children=[build(parts) for build in children],
+        )
+    if pat.is_string(kind) or pat.is_binary(kind):
+        return lambda parts: make(
+            kind, parts.count, [_bitmap(parts, leaf), _data(parts, leaf), _text(parts, leaf)], parts.places[leaf][2]
+        )
+    return lambda parts: make(
+        kind, parts.count, [_bitmap(parts, leaf), _data(parts, leaf)], parts.places[leaf][2]
+    )
+
+
+def _data(parts: Parts, leaf: int) -> pa.Buffer:
+    return parts.block.slice(parts.places[leaf][0])
+
+
+def _text(parts: Parts, leaf: int) -> pa.Buffer:
+    return parts.text.slice(parts.places[leaf][3], parts.places[leaf][4])
+
+
+def _bitmap(parts: Parts, leaf: int) -> pa.Buffer | None:
+    return parts.block.slice(parts.places[leaf][1], (parts.count + 7) // 8) if parts.places[leaf][2] else None
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,12 @@ class RowTable:
         _find_all(self.table, probes, out)
         return out
 
+    def absent_often(self, probes: Probes, rows: I64, times: int) -> tuple[I64, I64]:
+        """Which probes are in `rows` so many times, in one run each, and not in the table; and how often they are."""
+        found, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
+        count = _absent_often(self.table, probes, rows, times, found, counts)
+        return found[:count], counts[:count]
+
     def pairs(self, last: I64) -> tuple[I64, I64]:
         """Every probe with every row of its key, for what `find` gave: positions of probes, and slots."""
         total = int(_count_pairs(self.table, last))
@@ -116,6 +122,28 @@ def _find_all(table: Table, probes: Probes, out: I64) -> None:
                 length = probes.offsets[i + 1] - probes.offsets[i]
             at = find(table, probes.codes[i], key, length)
             out[i] = last_of(table, at) if at >= 0 else -1
+
+
+@kernel
+def _absent_often(table: Table, probes: Probes, rows: I64, times: int, found: I64, counts: I64) -> int:
+    wide = table.keys.stride != 0
+    data = probes.data.ctypes.data
+    count, begin = 0, 0
+    while begin < len(rows):
+        row, end = rows[begin], begin + 1
+        while end < len(rows) and rows[end] == row:
+            end += 1
+        if end - begin >= times:
+            key, length = 0, 0
+            if wide:
+                key = data + probes.offsets[row]
+                length = probes.offsets[row + 1] - probes.offsets[row]
+            if find(table, probes.codes[row], key, length) < 0:
+                found[count] = row
+                counts[count] = end - begin
+                count += 1
+        begin = end
+    return count
 
 
 @kernel
