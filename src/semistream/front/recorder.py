@@ -24,8 +24,8 @@ BYTES_PER_ROW = 4
 _VICTIMS = 32  # a search for victims finds one in so many of all keys
 _HALVING = 10  # tuples per place between two halvings
 _PERIOD = 0.25  # tuples per place between two looks at the threshold
-_EAGER = 0.04  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
-_LAZY = 0.01
+_EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
+_LAZY = 0.005
 _FIRST_THRESHOLD = 2
 _MOST = 1 << 30
 _NOBODY = np.empty(0, dtype=np.int64)

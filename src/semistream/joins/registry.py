@@ -51,7 +51,7 @@ ALGORITHMS = (
     "in-memory",
     "auto",
 )
-_SCAN_BUFFER = 8 << 20  # two halves; a read of less does not keep a fast disk busy
+_SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
 _BLOCK_BUFFER = 4 << 20
 _BURST = 4
 _INDEXED = ("inlj", "hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "chybridjoin")
@@ -169,7 +169,7 @@ class _Parts:
     def _reader(self) -> MasterReader:
         scanning = "mesh" in self.name or self.name == "in-memory"
         size = self.settings.disk_buffer or min(
-            _SCAN_BUFFER if scanning else _BLOCK_BUFFER, self.budget.total_bytes // 8
+            _SCAN_BUFFER if scanning else _BLOCK_BUFFER, self.budget.total_bytes // (5 if scanning else 8)
         )
         self.budget.take("index", index_bytes(self.master), who=self.name)
         # Scans read ahead; a simulated disk's time passes in turn, so there it would change nothing but the counts.
@@ -210,7 +210,7 @@ class _Parts:
         return self._hybrid(waiting, finder)
 
     def _front(self, reader: MasterReader) -> tuple[HotRows, FrequencyRecorder] | None:
-        share = self.settings.front_share if self.settings.front_share is not None else 0.5
+        share = self.settings.front_share if self.settings.front_share is not None else 0.35
         nbytes = int(share * self.budget.left_bytes)
         if nbytes <= 0:
             return None

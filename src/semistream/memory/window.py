@@ -6,7 +6,7 @@ keys to tuples (table.py), and a doubly linked list through the slots that says 
     slot      0     1     2     3    ...      records, codes, marks
     table     key -> first .. last            all tuples of a key, oldest first
     queue     oldest <-> ... <-> newest       before[], after[]
-    filter    four bits a tuple               clear where no waiting tuple can have a key: small enough for the cache
+    filter    eight bits a tuple              clear where no waiting tuple can have a key: small enough for the cache
     pairs     slot, row                       what a match found, until it is put out
 """
 
@@ -42,7 +42,7 @@ _SLOT_BYTES = 4 + 4 + 1  # before, after, matched
 _PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tuples
 _PAIR_BYTES = 16
 _OLDEST, _NEWEST = 0, 1
-_FILTER_BITS = 4  # a tuple
+_FILTER_BITS = 8  # a tuple, two of them set: one in twenty keys that nobody waits for passes
 _STALE = 8  # the filter is made anew when one in so many places was left since: bits are only ever set
 _BLOCK = 256  # master rows filtered together
 _AT_ONCE = 64  # tuples whose memory is fetched together
@@ -174,8 +174,17 @@ def _filter_words(capacity: int) -> int:
 
 
 @inlined
-def _set_bit(bits: I64, hash_: int) -> None:
-    at = (hash_ * (64 * len(bits))) >> 31
+def _second(hash_: int) -> int:
+    """Another hash, from the first."""
+    return (hash_ * 0x9E3779B1) & 0x7FFFFFFF
+
+
+@inlined
+def _set_bits(bits: I64, hash_: int) -> None:
+    count = 64 * len(bits)
+    at = (hash_ * count) >> 31
+    bits[at >> 6] |= 1 << (at & 63)
+    at = (_second(hash_) * count) >> 31
     bits[at >> 6] |= 1 << (at & 63)
 
 
@@ -184,7 +193,7 @@ def _fill_filter(table: Table, bits: I64) -> None:
     bits[:] = 0
     for word in table.entries:
         if word >= 0:
-            _set_bit(bits, word >> 32)
+            _set_bits(bits, word >> 32)
 
 
 @kernel
@@ -206,7 +215,7 @@ def _link(
         slot = slots[i]
         table.codes[slot] = codes[i]
         insert(table, find_slot(table, slot), codes[i], slot)
-        _set_bit(bits, hash_of(codes[i]))
+        _set_bits(bits, hash_of(codes[i]))
         matched[slot] = 0
         before[slot] = newest
         after[slot] = -1
@@ -240,6 +249,11 @@ def _match(
         for i in range(row, end):
             at = (hash_of(probes.codes[i]) * bit_count) >> 31
             perhaps[count] = i
+            count += (bits[at >> 6] >> (at & 63)) & 1
+        passed, count = count, 0
+        for j in range(passed):
+            at = (_second(hash_of(probes.codes[perhaps[j]])) * bit_count) >> 31
+            perhaps[count] = perhaps[j]
             count += (bits[at >> 6] >> (at & 63)) & 1
         approach(table, probes.codes, perhaps[:count])
         for j in range(count):
