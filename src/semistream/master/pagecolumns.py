@@ -34,7 +34,8 @@ U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 ABSENT = -1
 _PAGES_AHEAD = 2
-_BLOCK = 256  # rows copied column by column while their page stays in the cache
+_ROWS_AHEAD = 12
+_BLOCK = 64  # rows copied column by column
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ def from_pages(buffer: int, first_row: I64, address: I64, plan: I64, nullable: N
     base = block.ctypes.data
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
+        for c in range(len(plan)):  # every row is somewhere else: ask for all before waiting for any
+            first, kind, step = plan[c, 0], kinds[c], 4 if kinds[c] == STRING else widths[c]
+            if kind == FIXED or kind == STRING:
+                for i in range(begin, end):
+                    prefetch(buffer + address[pages[i], first + 1] + step * inside[i])
         for c in range(len(plan)):
             first, width, kind = plan[c, 0], widths[c], kinds[c]
             to = base + places[c, 0]
@@ -203,6 +209,14 @@ def from_pages(buffer: int, first_row: I64, address: I64, plan: I64, nullable: N
         if kinds[c] == STRING and len(text):
             first, offsets, to = plan[c, 0], base + places[c, 0], text.ctypes.data + places[c, 3]
             for i in range(count):
+                if i + _ROWS_AHEAD < count:
+                    page, row = pages[i + _ROWS_AHEAD], inside[i + _ROWS_AHEAD]
+                    if address[page, first + 1] >= 0:
+                        prefetch(
+                            buffer
+                            + address[page, first + 2]
+                            + load32(buffer + address[page, first + 1] + 4 * row)
+                        )
                 begin = load32(offsets + 4 * i)
                 length = load32(offsets + 4 * i + 4) - begin
                 if length > 0:

@@ -94,7 +94,7 @@ class RowTable:
 
     def remove(self, last: I64) -> int:
         """Drop the keys known by these slots, with all their rows; gives how many rows went."""
-        gone = np.empty(self.rows, dtype=np.int64)
+        gone = np.empty(int(_count_pairs(self.table, last)), dtype=np.int64)
         count = int(_remove_keys(self.table, last, gone))
         self.store.free(gone[:count])
         return count

@@ -43,7 +43,7 @@ _PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tu
 _PAIR_BYTES = 16
 _OLDEST, _NEWEST = 0, 1
 _FILTER_BITS = 8  # a tuple, two of them set: one in twenty keys that nobody waits for passes
-_STALE = 8  # the filter is made anew when one in so many places was left since: bits are only ever set
+_STALE = 4  # the filter is made anew when one in so many places was left since: bits are only ever set
 _BLOCK = 256  # master rows filtered together
 _AT_ONCE = 64  # tuples whose memory is fetched together
 
