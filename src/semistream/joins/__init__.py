@@ -6,7 +6,8 @@ tuples --> front stage --> meshjoin | hybridjoin | inlj ... --> output
 """
 
 from semistream.joins.base import Join, JoinStats
+from semistream.joins.condition import Between
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.registry import ALGORITHMS, Settings
 
-__all__ = ["ALGORITHMS", "Join", "JoinStats", "JoinedStream", "Settings", "join"]
+__all__ = ["ALGORITHMS", "Between", "Join", "JoinStats", "JoinedStream", "Settings", "join"]

@@ -91,7 +91,7 @@ class IndexNestedLoopJoin:
             first = loaded.found.first_row
             ends = np.cumsum(counts)
             found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])
-            answers = waiting.put_out(loaded, found_slots, found_rows)
+            answers, _ = waiting.put_out(loaded, found_slots, found_rows)
         return answers + waiting.leave(slots, np.isin(slots, found_slots))
 
     def _long(self, slot: I64, pages: I64) -> Answers:
@@ -105,7 +105,7 @@ class IndexNestedLoopJoin:
             self.stats.advances += 1
             self.stats.pages += count
             rows = np.flatnonzero(is_in(loaded.keys, key))
-            answers += waiting.put_out(loaded, np.repeat(slot, len(rows)), rows)
+            answers += waiting.put_out(loaded, np.repeat(slot, len(rows)), rows)[0]
             pages = pages[count:]
         if not answers:
             return waiting.miss(slot)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError
 from semistream.joins.base import JoinStats
+from semistream.joins.condition import Condition
 from semistream.joins.registry import OpenJoin, Settings, check_algorithm, open_join
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.master import Master
@@ -32,11 +33,12 @@ def join(
     batches: Iterable[pa.RecordBatch] | pa.Table,
     master: Master,
     *,
-    on: On,
+    on: On | None = None,
     how: str = "inner",
     algorithm: str = "auto",
     memory: int | str = "64MB",
     columns: Sequence[str] | None = None,
+    condition: Condition | None = None,
     disk: str = "direct",
     settings: Settings | None = None,
 ) -> JoinedStream:
@@ -45,11 +47,13 @@ def join(
     Args:
         batches: Record batches of one schema, in arrival order; a table or a reader will do.
         master: What `open_master` or `build_master` gave.
-        on: The key: a name, several, or a mapping of the stream's names to the master's.
+        on: The key: a name, several, or a mapping of the stream's names to the master's. None joins by `condition` alone.
         how: "inner" leaves tuples out that match nothing, "left" keeps them with nulls.
         algorithm: One of ALGORITHMS.
         memory: The budget for disk buffer, window, front stage and index together.
         columns: The master's columns wanted; all but its key by default.
+        condition: What else a pair must satisfy: a function of a batch of candidate pairs that gives a boolean each, or
+            `Between`. For meshjoin, r-meshjoin, cmeshjoin and, with `on`, in-memory.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
         settings: Parameters of the algorithm, for experiments.
 
@@ -67,7 +71,7 @@ def join(
             found="no batch and no schema",
             hint="Pass a RecordBatchReader to join an empty stream.",
         )
-    shape = shape_join(schema, master, on=on, how=how, columns=columns)
+    shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
     opened = open_join(
         algorithm,
         master,

@@ -54,6 +54,7 @@ ALGORITHMS = (
 _SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
 _BLOCK_BUFFER = 4 << 20
 _BURST = 4
+_CONDITIONAL = ("meshjoin", "r-meshjoin", "cmeshjoin", "in-memory")
 _INDEXED = ("inlj", "hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "chybridjoin")
 
 
@@ -113,13 +114,28 @@ def open_join(
     """Put an algorithm together inside `memory_bytes`. `heap_bytes` is what the strings of a stream tuple take."""
     name = check_algorithm(algorithm)
     if name == "auto":
-        name = "cmeshjoin" if master.layout == "heap" else "chybridjoin"
+        scan = master.layout == "heap" or shape.condition is not None
+        name = "cmeshjoin" if scan else "chybridjoin"
+    _check_condition(name, shape)
     stats = JoinStats(budget_bytes=memory_bytes, plan=f"{name} within {format_bytes(memory_bytes)}")
     budget = Budget(memory_bytes)
     disk = master.open_disk(disk_kind)
     opened = _Parts(name, master, shape, budget, stats, disk, disk_kind, heap_bytes, settings).build()
     stats.used = budget.taken
     return opened
+
+
+def _check_condition(name: str, shape: JoinShape) -> None:
+    if shape.condition is not None and name not in _CONDITIONAL:
+        raise InvalidInputError(
+            f"condition= with algorithm={name!r}",
+            found="a join that looks rows up by key",
+            hint=f"Use one of {', '.join(_CONDITIONAL)}.",
+        )
+    if not shape.is_keyed and name == "in-memory":
+        raise InvalidInputError(
+            "algorithm='in-memory' without on=", found="no key to look up", hint="Use meshjoin, which scans."
+        )
 
 
 @dataclass
@@ -151,7 +167,9 @@ class _Parts:
             hybrid = self._hybrid(self._waiting(reader), opened.finder)
             opened.join = XHybridJoin(hybrid, _first_pages(pinned_reader))
             return opened
-        front = self._front(reader) if self.name.startswith(("c", "optimised")) else None
+        # Only a key can say that a row in memory is all that a tuple may meet.
+        fronted = self.name.startswith(("c", "optimised")) and self.shape.is_keyed
+        front = self._front(reader) if fronted else None
         waiting = self._waiting(reader)
         behind = self._behind(waiting, opened.finder)
         opened.join = behind

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
+from semistream.joins.condition import Between, Condition, passing
 from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
@@ -27,6 +28,7 @@ from semistream.memory.table import Probes
 
 How = Literal["inner", "left"]
 On = str | Sequence[str] | Mapping[str, str]
+I64 = NDArray[np.int64]
 CLASH_SUFFIX = "_master"
 KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
 Taker = Callable[[slice], Assembled]  # a part of what was asked for
@@ -65,11 +67,17 @@ class JoinShape:
     stream_leaves: tuple[Leaf, ...]
     master_leaves: tuple[Leaf, ...]
     master_output: pa.Schema  # the master's part of the output
+    condition: Condition | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether equal keys are asked for; else every tuple meets every master row."""
+        return bool(self.stream_key)
 
     @cached_property
     def wide(self) -> bool:
         """Whether keys need more than their 64-bit codes."""
-        return not self.codec.is_narrow
+        return self.is_keyed and not self.codec.is_narrow
 
     @cached_property
     def stream_builders(self) -> list[ColumnBuilder]:
@@ -93,6 +101,10 @@ class JoinShape:
 
     def keyed(self, batch: pa.RecordBatch) -> tuple[Tuples, pa.RecordBatch]:
         """The tuples that have a key, and the rows that have none and so match nothing."""
+        if not self.is_keyed:
+            codes = np.zeros(len(batch), dtype=np.uint64)
+            rows, every = rows_of(batch, self.stream_leaves), np.arange(len(batch), dtype=np.int64)
+            return Tuples(rows, every, codes, NarrowKeys(codes)), batch.slice(0, 0)
         valid = drop_null_keys(batch, self.stream_key)
         keyless = batch.slice(0, 0)
         if len(valid) < len(batch):
@@ -122,12 +134,12 @@ class JoinShape:
         """Some of the tuples, put together."""
         return self.source.take(tuples.rows, tuples.at[at])
 
-    def joined(self, stream: Taker, master: Taker, count: int) -> list[pa.RecordBatch]:
+    def joined(self, stream: Taker, master: Taker, count: int) -> tuple[list[pa.RecordBatch], I64 | None]:
         """Tuples with the master rows they met, side by side, in batches of bounded size.
 
-        Either side gives its part of the pairs, a range of them at a time.
+        Either side gives its part of the pairs, a range of them at a time. With a condition, says which pairs passed it.
         """
-        answers = []
+        answers, passed = [], []
         ranges = [(start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS)]
         while ranges:
             begin, end = ranges.pop(0)
@@ -137,8 +149,16 @@ class JoinShape:
                 ranges[:0] = [(begin, middle), (middle, end)]
                 continue
             columns = self._stream_columns(left) + right.columns(self.master_builders)
-            answers.append(pa.RecordBatch.from_arrays(columns, schema=self.output))
-        return answers
+            batch = pa.RecordBatch.from_arrays(columns, schema=self.output)
+            if self.condition is not None:
+                chosen = passing(self.condition, batch)
+                passed.append(begin + chosen)
+                batch = batch.take(pa.array(chosen)) if len(chosen) < len(batch) else batch
+            if len(batch):
+                answers.append(batch)
+        if self.condition is None:
+            return answers, None
+        return answers, np.concatenate(passed) if passed else np.empty(0, dtype=np.int64)
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
         return (kept.without_key() if self.wide else kept).columns(self.stream_builders)
@@ -153,11 +173,48 @@ class JoinShape:
 
 
 def shape_join(
-    stream: pa.Schema, master: Master, *, on: On, how: str = "inner", columns: Sequence[str] | None = None
+    stream: pa.Schema,
+    master: Master,
+    *,
+    on: On | None,
+    how: str = "inner",
+    columns: Sequence[str] | None = None,
+    condition: Condition | None = None,
 ) -> JoinShape:
     """Check what is to be joined, once, and say how."""
     if how not in ("inner", "left"):
         raise InvalidInputError(f"how={how!r}", found="no such join", hint="Choose 'inner' or 'left'.")
+    if on is None and condition is None:
+        raise InvalidInputError(
+            "a join without on= and condition=", found="nothing to join by", hint=f"Try on={master.key[0]!r}."
+        )
+    stream_key = () if on is None else _stream_key(stream, master, on)
+    payload = _payload(master, columns, without=master.key if stream_key else ())
+    selected = pa.schema([master.schema.field(name) for name in payload])
+    named = [
+        field.with_name(_free_name(field.name, stream.names)).with_nullable(field.nullable or how == "left")
+        for field in selected
+    ]
+    output = pa.schema([*stream, *named])
+    if isinstance(condition, Between):
+        condition = condition.renamed(dict(zip(payload, (field.name for field in named), strict=True)))
+        condition.check(output)
+    return JoinShape(
+        stream=stream,
+        stream_key=stream_key,
+        codec=master.codec,
+        how=how,  # type: ignore[arg-type]
+        master_columns=payload,
+        output=output,
+        stream_leaves=leaves_of(stream),
+        master_leaves=leaves_of(selected),
+        master_output=pa.schema(named),
+        condition=condition,
+    )
+
+
+def _stream_key(stream: pa.Schema, master: Master, on: On) -> tuple[str, ...]:
+    """The stream's columns in the order of the master's key."""
     pairs = _pairs(on)
     asked = f"on={on!r}"
     for name in pairs:
@@ -174,34 +231,20 @@ def shape_join(
             hint="Join on exactly the master's key; map names that differ: on={'stream_name': 'master_name'}.",
         )
     by_master = {theirs: ours for ours, theirs in pairs.items()}
-    payload = (
-        tuple(name for name in master.schema.names if name not in master.key)
-        if columns is None
-        else tuple(columns)
-    )
-    unknown = [name for name in payload if name not in master.schema.names]
+    return tuple(by_master[name] for name in master.key)
+
+
+def _payload(master: Master, columns: Sequence[str] | None, *, without: Sequence[str]) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(name for name in master.schema.names if name not in without)
+    unknown = [name for name in columns if name not in master.schema.names]
     if unknown:
         raise InvalidInputError(
-            f"columns={list(payload)}",
+            f"columns={list(columns)}",
             found=f"a master with the columns {', '.join(master.schema.names)}",
             hint=f"Leave out {', '.join(unknown)}.",
         )
-    selected = pa.schema([master.schema.field(name) for name in payload])
-    named = [
-        field.with_name(_free_name(field.name, stream.names)).with_nullable(field.nullable or how == "left")
-        for field in selected
-    ]
-    return JoinShape(
-        stream=stream,
-        stream_key=tuple(by_master[name] for name in master.key),
-        codec=master.codec,
-        how=how,  # type: ignore[arg-type]
-        master_columns=payload,
-        output=pa.schema([*stream, *named]),
-        stream_leaves=leaves_of(stream),
-        master_leaves=leaves_of(selected),
-        master_output=pa.schema(named),
-    )
+    return tuple(columns)
 
 
 def codes_of(keys: Keys) -> NDArray[np.uint64]:

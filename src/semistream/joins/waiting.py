@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Observer
+from semistream.joins.condition import PAIRS_AT_ONCE, Between, in_ranges
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, WideKeys, pairwise_equal
@@ -68,24 +70,60 @@ class Waiting:
 
         Gives the output, and the slots of the tuples that met something: of one key oldest first, perhaps repeated.
         """
-        probes = loaded.probes if rows is None else _some(loaded.probes, rows, wide=self.shape.wide)
-        self.stats.probes += len(probes.codes)
         answers: Answers = []
         met: list[I64] = []
         joined: list[I64] = []
-        following = (0, 0)
-        while following[0] < len(probes.codes):
-            slots, found, following = self.window.match(probes, following)
-            if len(slots):
-                at = found if rows is None else rows[found]
-                answers += self.put_out(loaded, slots, at)
-                met.append(slots.copy())
-                joined.append(at.copy())
+        for slots, found in self._pairs(loaded, rows):
+            more, passed = self.put_out(loaded, slots, found)
+            answers += more
+            if passed is not None:
+                self.window.matched[slots[passed]] = 1
+            met.append((slots if passed is None else slots[passed]).copy())
+            joined.append(found.copy())
         if not met:
             return answers, _NOBODY
         if self.observer is not None:  # told once, of all: it must see every row of a key together
-            self.observer(loaded, np.concatenate(joined))
-        return answers, np.concatenate(met)
+            self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
+        return answers, np.concatenate(met) if len(met) > 1 else met[0]
+
+    def _pairs(self, loaded: Loaded, rows: I64 | None) -> Iterator[tuple[I64, I64]]:
+        """Candidates: slots and loaded rows, some at a time, valid until the next ones."""
+        condition = self.shape.condition
+        if not self.shape.is_keyed and isinstance(condition, Between):
+            yield from self._in_ranges(loaded, condition)
+            return
+        probes = loaded.probes
+        if not self.shape.is_keyed:
+            probes = Probes(np.zeros(loaded.found.rows, dtype=np.uint64), probes.offsets, probes.data)
+        elif rows is not None:
+            probes = _some(probes, rows, wide=self.shape.wide)
+        self.stats.probes += len(probes.codes)
+        following = (0, 0)
+        while following[0] < len(probes.codes):
+            slots, found, following = self.window.match(probes, following, mark=condition is None)
+            if len(slots):
+                yield slots, found if rows is None else rows[found]
+
+    def _in_ranges(self, loaded: Loaded, condition: Between) -> Iterator[tuple[I64, I64]]:
+        """Each loaded row with the tuples in its range: found in the window's values, sorted."""
+        slots = self.window.oldest(self.window.capacity)
+        everything = np.arange(loaded.found.rows, dtype=np.int64)
+        tuples = self.shape.tuples_of(self.window.store.get(slots))
+        master = dict(
+            zip(
+                self.shape.master_output.names, loaded.rows(everything).columns(self.shape.master_builders), strict=True
+            )
+        )
+        order, first, last = in_ranges(
+            tuples.column(condition.stream), master[condition.low], master[condition.high]
+        )
+        self.stats.probes += len(everything)
+        counts = last - first
+        ends = np.cumsum(counts)
+        for start in range(0, int(ends[-1]) if len(ends) else 0, PAIRS_AT_ONCE):
+            pair = np.arange(start, min(start + PAIRS_AT_ONCE, int(ends[-1])))
+            row = np.searchsorted(ends, pair, side="right")
+            yield slots[order[first[row] + pair - (ends[row] - counts[row])]], row
 
     def own_rows(self, loaded: Loaded, slots: I64, first: I64, last: I64) -> tuple[I64, I64]:
         """Pair each tuple with the rows first .. last that have its key, and with no others."""
@@ -100,12 +138,13 @@ class Waiting:
             hit = hit[pairwise_equal(keys.take(owner[hit]), loaded.keys.take(rows[hit]))]
         return slots[owner[hit]], rows[hit]
 
-    def put_out(self, loaded: Loaded, slots: I64, rows: I64) -> Answers:
-        """Join tuples with loaded rows, side by side."""
-        self.stats.rows += len(slots)
-        return self.shape.joined(
+    def put_out(self, loaded: Loaded, slots: I64, rows: I64) -> tuple[Answers, I64 | None]:
+        """Join tuples with loaded rows, side by side; with a condition, say which pairs passed it."""
+        answers, passed = self.shape.joined(
             lambda part: self.window.store.get(slots[part]), lambda part: loaded.rows(rows[part]), len(slots)
         )
+        self.stats.rows += len(slots) if passed is None else len(passed)
+        return answers, passed
 
     def answer(self, slots: I64) -> None:
         """Tuples that met all they can meet leave; slots may repeat, and of one key come oldest first."""

@@ -135,14 +135,24 @@ class Window:
         _link(self.table, self.before, self.after, self.matched, self.filter, self._ends, codes, slots)
         return slots
 
-    def match(self, probes: Probes, start: tuple[int, int]) -> tuple[I64, I64, tuple[int, int]]:
-        """Pair master rows with waiting tuples of the same key.
+    def match(
+        self, probes: Probes, start: tuple[int, int], *, mark: bool = True
+    ) -> tuple[I64, I64, tuple[int, int]]:
+        """Pair master rows with waiting tuples of the same key, and mark these as matched.
 
         Starts with a row, and with so many of the tuples of its key done already. Gives the slots and the rows of the
         pairs, valid until the next match, and where to go on; the row past the last when all is done.
         """
         pairs, row, done = _match(
-            self.table, self.filter, self.matched, probes, start[0], start[1], self.pair_slots, self.pair_rows
+            self.table,
+            self.filter,
+            self.matched,
+            probes,
+            start[0],
+            start[1],
+            np.uint8(mark),
+            self.pair_slots,
+            self.pair_rows,
         )
         return self.pair_slots[:pairs], self.pair_rows[:pairs], (int(row), int(done))
 
@@ -235,6 +245,7 @@ def _match(
     probes: Probes,
     row: int,
     done: int,
+    mark: int,
     slots: I64,
     rows: I64,
 ) -> tuple[int, int, int]:
@@ -274,7 +285,7 @@ def _match(
                     return pairs, row, done
                 slots[pairs] = slot
                 rows[pairs] = row
-                matched[slot] = 1
+                matched[slot] |= mark
                 pairs += 1
                 done += 1
                 if slot == last:
