@@ -84,6 +84,10 @@ class FrequencyRecorder:
         self.evicted += len(found)
         return found
 
+    def forget(self, slots: I64) -> None:
+        """Keys went for another reason."""
+        self.uses[slots] = -1
+
     def _seek(self) -> None:
         present = np.flatnonzero(self.uses >= 0)
         if not len(present):

@@ -5,9 +5,9 @@ tuples --> front stage --> meshjoin | hybridjoin | inlj ... --> output
               +---- hot rows ---+
 """
 
-from semistream.joins.base import Join, JoinStats
+from semistream.joins.base import Join, JoinStats, Snapshot
 from semistream.joins.condition import Between
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.registry import ALGORITHMS, Settings
 
-__all__ = ["ALGORITHMS", "Between", "Join", "JoinStats", "JoinedStream", "Settings", "join"]
+__all__ = ["ALGORITHMS", "Between", "Join", "JoinStats", "JoinedStream", "Settings", "Snapshot", "join"]

@@ -3,7 +3,8 @@
     offer(tuples)   takes arrived tuples, at most `room` of them, and gives what can be answered at once
     advance()       does one disk access and gives what it answered
     pending         how many tuples wait
-    snapshot()      the waiting tuples as they came, oldest first
+    snapshot()      the waiting tuples as they came, oldest first, and what they have met
+    restore(...)    let tuples of a snapshot wait again
     stats           counts of everything
 
 Three laws, tested for every algorithm: every admitted tuple is answered exactly once, with all its matches or as one
@@ -20,11 +21,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semistream.errors import InvalidInputError
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 
 I64 = NDArray[np.int64]
 Answers = list[pa.RecordBatch]
+_MET, _MATCHED = "semistream_pages_met", "semistream_matched"
+_POSITION, _VERSION = "semistream.position", "semistream.version"
 Observer = Callable[[Loaded, I64], None]  # told which loaded rows met waiting tuples, a row per pair
 
 
@@ -43,6 +47,7 @@ class JoinStats:
     admitted: int = 0  # tuples that had to wait
     cached: int = 0  # keys taken into the front stage
     evicted: int = 0  # and out of it
+    versions: int = 0  # of the master that were moved on to
     budget_bytes: int = 0
     used: dict[str, int] = field(default_factory=dict)  # bytes by structure
     plan: str = ""
@@ -51,6 +56,64 @@ class JoinStats:
     def used_bytes(self) -> int:
         """Bytes taken of the budget."""
         return sum(self.used.values())
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Waiting tuples, oldest first: what is needed to go on with them, later or elsewhere.
+
+    A tuple of MESHJOIN that has met some pages has some of its rows out already, so it comes with how many it has met and
+    whether one matched. `position` is the page that would have been read next, of this version of the master.
+    """
+
+    tuples: pa.RecordBatch
+    met: I64
+    matched: NDArray[np.bool_]
+    position: int
+    version: int
+
+    @staticmethod
+    def untouched(tuples: pa.RecordBatch, version: int) -> Snapshot:
+        """Of tuples that have met nothing."""
+        return Snapshot(
+            tuples, np.zeros(len(tuples), dtype=np.int64), np.zeros(len(tuples), dtype=np.bool_), 0, version
+        )
+
+    def followed_by(self, tuples: pa.RecordBatch) -> Snapshot:
+        """With younger tuples that have met nothing."""
+        more = Snapshot.untouched(tuples, self.version)
+        return Snapshot(
+            pa.concat_batches([self.tuples, tuples]),
+            np.concatenate([self.met, more.met]),
+            np.concatenate([self.matched, more.matched]),
+            self.position,
+            self.version,
+        )
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """As one batch, which any Arrow file can hold."""
+        fields = [*self.tuples.schema, pa.field(_MET, pa.int64()), pa.field(_MATCHED, pa.bool_())]
+        metadata = {_POSITION: str(self.position), _VERSION: str(self.version)}
+        columns = [*self.tuples.columns, pa.array(self.met), pa.array(self.matched)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
+
+    @staticmethod
+    def from_arrow(batch: pa.RecordBatch) -> Snapshot:
+        """What `to_arrow` gave."""
+        metadata = batch.schema.metadata or {}
+        if batch.schema.names[-2:] != [_MET, _MATCHED] or _POSITION.encode() not in metadata:
+            raise InvalidInputError(
+                "resuming a join",
+                found=f"a batch with the columns {', '.join(batch.schema.names)}",
+                hint="Pass what snapshot() gave, with its schema's metadata.",
+            )
+        return Snapshot(
+            batch.select(batch.schema.names[:-2]).replace_schema_metadata(None),
+            batch.column(_MET).to_numpy(zero_copy_only=False),
+            batch.column(_MATCHED).to_numpy(zero_copy_only=False),
+            int(metadata[_POSITION.encode()]),
+            int(metadata[_VERSION.encode()]),
+        )
 
 
 class Join(Protocol):
@@ -78,5 +141,8 @@ class Join(Protocol):
     def advance(self) -> Answers:
         """Do one disk access, and answer what it allows."""
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The waiting tuples, oldest first."""
+    def snapshot(self, limit: int | None = None) -> Snapshot:
+        """The waiting tuples, oldest first; no more than `limit`."""
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
+        """Let the tuples of a snapshot wait again, in a join that is new; gives how many, from the first on."""

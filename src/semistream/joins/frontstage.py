@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.front import FrequencyRecorder
-from semistream.joins.base import Answers, Join, JoinStats
+from semistream.joins.base import Answers, Join, JoinStats, Snapshot
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
@@ -117,6 +116,15 @@ class FrontStage:
             return 0
         return most if self._make_room(int(last[most - 1]) + 1, int(heap[most - 1])) else 0
 
+    def forget_changed(self, unchanged: Callable[[Keys], NDArray[np.bool_]]) -> None:
+        """Drop the rows of keys that another version of the master may have otherwise."""
+        known = np.flatnonzero(self.recorder.uses >= 0)
+        stale = known[~unchanged(self.hot.keys(known))]
+        self.recorder.forget(stale)
+        if len(stale):
+            self.hot.table.remove(stale)
+        self.stats.evicted += len(stale)
+
     def fill(self, loaded: Loaded, rows: I64) -> None:
         """Keep rows, whole keys, from the first on, as many as there is room for."""
         table = self.hot.table
@@ -145,9 +153,13 @@ class FrontStage:
             table.remove(victims)
             self.stats.evicted += len(victims)
 
-    def snapshot(self) -> pa.RecordBatch:
+    def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first."""
-        return self.behind.snapshot()
+        return self.behind.snapshot(limit)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
+        """They go on waiting behind."""
+        return self.behind.restore(tuples, snapshot)
 
 
 def _by_key(keys: Keys) -> tuple[I64, I64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from semistream.joins.base import Answers, JoinStats
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import KEY_LEAF, JoinShape, Tuples
-from semistream.master.keys import WideKeys
+from semistream.master.keys import Keys, NarrowKeys, WideKeys
 from semistream.memory.assembly import Assembled
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, Rows
@@ -67,6 +67,10 @@ class HotRows:
     def keep(self, loaded: Loaded, rows: Rows, at: I64) -> I64:
         """Keep the first of `rows`, which are loaded rows `at`; there must be room. Gives their slots."""
         return self.table.add(rows, np.arange(len(at), dtype=np.int64), loaded.probes.codes[at])
+
+    def keys(self, slots: I64) -> Keys:
+        """The keys of kept rows."""
+        return self.table.store.get(slots).key() if self.shape.wide else NarrowKeys(self.table.table.codes[slots])
 
     def find(self, tuples: Tuples) -> I64:
         """For each tuple the slot that its key is known by, or -1."""

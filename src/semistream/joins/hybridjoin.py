@@ -16,10 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from semistream.joins.base import Answers, JoinStats
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.pagefinder import PageFinder
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
@@ -121,6 +120,10 @@ class HybridJoin:
             return answers
         return answers + self.waiting.miss(tuples)
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The waiting tuples, oldest first."""
-        return self.waiting.snapshot()
+    def snapshot(self, limit: int | None = None) -> Snapshot:
+        """The waiting tuples, oldest first: they have met nothing."""
+        return self.waiting.snapshot(limit)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002 - they have met nothing
+        """Tuples wait as if they had just come."""
+        return self.offer(tuples)[1]

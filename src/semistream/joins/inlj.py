@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from semistream.joins.base import Answers, JoinStats
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.pagefinder import Found, PageFinder
+from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 from semistream.joins.waiting import Waiting
 from semistream.master.keys import is_in
@@ -92,7 +92,24 @@ class IndexNestedLoopJoin:
             ends = np.cumsum(counts)
             found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])
             answers, _ = waiting.put_out(loaded, found_slots, found_rows)
+            self._report(loaded, slots, found_slots, found_rows)
         return answers + waiting.leave(slots, np.isin(slots, found_slots))
+
+    def _report(self, loaded: Loaded, slots: I64, found_slots: I64, rows: I64) -> None:
+        """Tell who watches how often each row was met. Tuples of one key have read its pages each for itself: the rows
+        that the first of them found are reported, as often as there are such tuples.
+        """
+        if self.waiting.observer is None or not len(rows):
+            return
+        keys = self.waiting.keys(slots)
+        order = keys.argsort()
+        key_of = np.empty(len(slots), dtype=np.int64)
+        key_of[order] = np.cumsum(keys.take(order).starts()) - 1
+        _, first, counts = np.unique(key_of, return_index=True, return_counts=True)
+        by_slot = np.argsort(slots)
+        owner = by_slot[np.searchsorted(slots[by_slot], found_slots)]
+        kept = first[key_of[owner]] == owner
+        self.waiting.observer(loaded, np.repeat(rows[kept], counts[key_of[owner[kept]]]))
 
     def _long(self, slot: I64, pages: I64) -> Answers:
         """One tuple whose key's rows fill more than the disk buffer."""
@@ -112,9 +129,13 @@ class IndexNestedLoopJoin:
         waiting.answer(slot)
         return answers
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The waiting tuples, oldest first."""
-        return self.waiting.snapshot()
+    def snapshot(self, limit: int | None = None) -> Snapshot:
+        """The waiting tuples, oldest first: they have met nothing."""
+        return self.waiting.snapshot(limit)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002 - they have met nothing
+        """Tuples wait as if they had just come."""
+        return self.offer(tuples)[1]
 
 
 def _repeated(distinct: Found, order: I64, starts: NDArray[np.bool_]) -> Found:

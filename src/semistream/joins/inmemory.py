@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semistream.joins.base import Answers, JoinStats
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import MasterReader
 from semistream.joins.sides import JoinShape, Tuples
@@ -24,6 +24,7 @@ class InMemoryJoin:
 
     hot: HotRows
     stats: JoinStats
+    version: int
 
     @staticmethod
     def open(shape: JoinShape, reader: MasterReader, budget: Budget, stats: JoinStats) -> InMemoryJoin:
@@ -36,7 +37,7 @@ class InMemoryJoin:
             loaded = reader.load(pages)
             everything = np.arange(loaded.found.rows, dtype=np.int64)
             hot.keep(loaded, HotRows.rows_of(loaded, everything), everything)
-        return InMemoryJoin(hot, stats)
+        return InMemoryJoin(hot, stats, reader.master.version)
 
     @property
     def room(self) -> int:
@@ -69,9 +70,13 @@ class InMemoryJoin:
         """Nothing to do."""
         return []
 
-    def snapshot(self) -> pa.RecordBatch:
+    def snapshot(self, limit: int | None = None) -> Snapshot:  # noqa: ARG002 - there is nobody
         """Nobody waits."""
-        return pa.RecordBatch.from_pylist([], schema=self.hot.shape.stream)
+        return Snapshot.untouched(pa.RecordBatch.from_pylist([], schema=self.hot.shape.stream), self.version)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002
+        """Nobody waits: they are to be offered."""
+        return 0
 
 
 def _steps(reader: MasterReader) -> Iterator[NDArray[np.int64]]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
 from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError
-from semistream.joins.base import JoinStats
+from semistream.joins.base import JoinStats, Snapshot
 from semistream.joins.condition import Condition
-from semistream.joins.registry import OpenJoin, Settings, check_algorithm, open_join
+from semistream.joins.driver import Driver
+from semistream.joins.opening import Opening, open_join
+from semistream.joins.ordered import SHARE, Ordered, number_column
+from semistream.joins.reader import index_bytes
+from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.master import Master
 from semistream.memory.rowstore import string_bytes
@@ -22,11 +28,39 @@ class JoinedStream(Iterator[pa.RecordBatch]):
     """What `join` returns: iterate over it for the output; `stats` says what was done so far."""
 
     schema: pa.Schema
-    stats: JoinStats
-    _batches: Iterator[pa.RecordBatch]
+    _driver: Driver
+    _steps: Iterator[list[pa.RecordBatch]]
+    _ready: deque[pa.RecordBatch] = field(default_factory=deque)
+
+    @property
+    def stats(self) -> JoinStats:
+        """Counts of everything so far."""
+        return self._driver.stats
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._batches)
+        while not self._ready:
+            self._ready.extend(next(self._steps))
+        return self._ready.popleft()
+
+    def ready(self) -> Iterator[pa.RecordBatch]:
+        """What is answered already and not yet handed out."""
+        while self._ready:
+            yield self._ready.popleft()
+
+    def snapshot(self) -> pa.RecordBatch:
+        """Every tuple that was taken from the stream and is not answered, to go on with: `join(..., resume=...)`.
+
+        What is answered must have been handed out: take `ready()` first.
+        """
+        if self._ready or self._driver.ordered is not None:
+            raise InvalidInputError(
+                "a snapshot",
+                found="answers that were not handed out yet"
+                if self._ready
+                else 'order="stream", which holds answers back',
+                hint="Take what ready() gives first." if self._ready else 'Join with order="any".',
+            )
+        return self._driver.snapshot().to_arrow()
 
 
 def join(
@@ -39,6 +73,9 @@ def join(
     memory: int | str = "64MB",
     columns: Sequence[str] | None = None,
     condition: Condition | None = None,
+    order: Literal["any", "stream"] = "any",
+    versions: Literal["pinned", "newest"] = "pinned",
+    resume: pa.RecordBatch | None = None,
     disk: str = "direct",
     settings: Settings | None = None,
 ) -> JoinedStream:
@@ -54,6 +91,9 @@ def join(
         columns: The master's columns wanted; all but its key by default.
         condition: What else a pair must satisfy: a function of a batch of candidate pairs that gives a boolean each, or
             `Between`. For meshjoin, r-meshjoin, cmeshjoin and, with `on`, in-memory.
+        order: "stream" puts results out in the order their tuples came; "any" as they are found.
+        versions: "newest" follows the master: tuples are answered from the version that is current when they arrive.
+        resume: What `snapshot()` of an earlier join gave: its tuples are answered first.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
         settings: Parameters of the algorithm, for experiments.
 
@@ -61,6 +101,8 @@ def join(
         An iterator of batches, with `.schema` and `.stats`.
     """
     check_algorithm(algorithm)
+    _check_choice("order", order, ("any", "stream"))
+    _check_choice("versions", versions, ("pinned", "newest"))
     memory_bytes = parse_bytes(memory, name="memory")
     source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
     first = next((batch for batch in source if len(batch)), None)
@@ -72,50 +114,40 @@ def join(
             hint="Pass a RecordBatchReader to join an empty stream.",
         )
     shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
-    opened = open_join(
+    output, heap_bytes, ordered = shape.output, _string_bytes(shape, first), None
+    if order == "stream":
+        ordered = Ordered(number_column(schema), int(SHARE * memory_bytes))
+        numbered = schema.append(pa.field(ordered.column, pa.int64()))
+        shape = shape_join(numbered, master, on=on, how=how, columns=columns, condition=condition)
+    opening = Opening(
         algorithm,
         master,
         shape,
-        memory_bytes=memory_bytes,
-        disk_kind=disk,
-        heap_bytes=_string_bytes(shape, first),
-        settings=settings or Settings(),
+        memory_bytes - (ordered.limit_bytes if ordered is not None else 0),
+        disk,
+        heap_bytes,
+        settings or Settings(),
+        reserve_bytes=index_bytes(master) if versions == "newest" else 0,
     )
-    rest = source if first is None else _chained(first, source)
-    return JoinedStream(shape.output, opened.join.stats, _run(opened, shape, rest))
+    opened = open_join(opening)
+    if ordered is not None:
+        opened.join.stats.budget_bytes = memory_bytes
+        opened.budget.taken["ordered output"] = ordered.limit_bytes
+    driver = Driver(
+        opened,
+        source if first is None else _chained(first, source),
+        ordered,
+        follow=versions == "newest",
+        resume=None if resume is None else Snapshot.from_arrow(resume),
+    )
+    return JoinedStream(output, driver, driver.steps())
 
 
-def _run(opened: OpenJoin, shape: JoinShape, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Offer what there is room for, advance when there is none; drain when the stream ends."""
-    joined, stats = opened.join, opened.join.stats
-    try:
-        for batch in batches:
-            if batch.schema != shape.stream:
-                raise InvalidInputError(
-                    "a stream of one schema",
-                    found=f"a batch with {batch.schema}",
-                    hint=f"Cast it to {shape.stream}.",
-                )
-            stats.tuples += len(batch)
-            tuples, keyless = shape.keyed(batch)
-            stats.misses += len(keyless)
-            stats.answered += len(keyless)
-            missed = shape.missed(lambda: keyless)
-            if missed is not None:
-                stats.rows += len(missed)
-                yield missed
-            while len(tuples):
-                if joined.room:
-                    answers, taken = joined.offer(tuples)
-                    yield from answers
-                    tuples = tuples.select(slice(taken, None))
-                    if taken:
-                        continue
-                yield from joined.advance()
-        while joined.pending:
-            yield from joined.advance()
-    finally:
-        opened.close()
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InvalidInputError(
+            f"{name}={value!r}", found="no such choice", hint=f"Choose {' or '.join(map(repr, choices))}."
+        )
 
 
 def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

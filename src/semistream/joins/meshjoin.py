@@ -17,10 +17,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from semistream.joins.base import Answers, JoinStats
+from semistream.errors import InvalidInputError
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.sides import Tuples
 from semistream.joins.waiting import Waiting
 
@@ -123,10 +123,38 @@ class MeshJoin:
         pages = np.arange(position, min(position + count, self.pages), dtype=np.int64)
         return pages[: max(1, reader.fitting(pages))]
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The waiting tuples, oldest first.
+    def snapshot(self, limit: int | None = None) -> Snapshot:
+        """The waiting tuples, oldest first, with what each has met."""
+        tuples = self.waiting.snapshot(limit).tuples
+        counts = np.array([count for _, count in self.entered], dtype=np.int64)
+        met = np.repeat([self.read - read for read, _ in self.entered], counts).astype(np.int64)
+        matched = self.waiting.window.matched[self.waiting.window.oldest(len(tuples))] != 0
+        return Snapshot(tuples, met[: len(tuples)], matched, self.position, self.waiting.reader.master.version)
 
-        A tuple that has met some of its pages has some of its rows out already: resuming needs `position` and what each
-        tuple has met as well, or a window drained first.
-        """
-        return self.waiting.snapshot()
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
+        """Go on where the snapshot was taken: tuples that have met pages must all find room."""
+        begun = int(np.count_nonzero(snapshot.met))
+        count = self.waiting.admit(tuples, len(tuples))
+        if count < begun:
+            raise InvalidInputError(
+                f"resuming {begun:,} tuples that have met a part of the master",
+                found=f"a window with room for {count:,}",
+                hint="Give the join at least as much memory as it had.",
+            )
+        if begun and snapshot.version != self.waiting.reader.master.version:
+            raise InvalidInputError(
+                f"resuming on version {self.waiting.reader.master.version} of the master",
+                found=f"tuples that have met a part of version {snapshot.version}",
+                hint=f"Open that version: open_master(path, version={snapshot.version}).",
+            )
+        met, matched = snapshot.met[:count], snapshot.matched[:count]
+        self.waiting.window.matched[self.waiting.window.oldest(count)] = matched
+        self.position, self.read = (snapshot.position if begun else 0), int(met.max(initial=0))
+        values, counts = np.unique(met, return_counts=True)
+        for pages, tuples_ in zip(values[::-1].tolist(), counts[::-1].tolist(), strict=True):  # the oldest met most
+            self._enter(self.read - pages, tuples_)
+        return count
+
+    def restart(self, per_step: int | None) -> None:
+        """Begin a new cycle, over another version of the master; nobody waits."""
+        self.per_step, self.position, self.read, self.taken, self.steps = per_step, 0, 0, 0, 0

@@ -163,6 +163,18 @@ class PageFinder:
                 keep[starts[np.searchsorted(starts, last - 1, side="right") - 1] : last] = False
         return np.flatnonzero(keep)
 
+    def has_room_for(self, master: Master) -> bool:
+        """Whether the index of another version can be read through this buffer."""
+        index = master.key_index
+        if index is None or self.index_buffer is None:
+            return index is None
+        return _INDEX_PAGES_AT_ONCE * index.index.max_page_bytes <= len(self.index_buffer)
+
+    def move_to(self, master: Master, disk_kind: str) -> None:
+        """Look into another version from now on; the finder must be closed."""
+        self.master = master
+        self.index_disk = master.key_index.open_disk(disk_kind) if master.key_index is not None else None
+
     def close(self) -> None:
         """Close the index's disk."""
         if self.index_disk is not None:
@@ -172,3 +184,28 @@ class PageFinder:
 def is_unique(master: Master) -> bool:
     """Whether no key repeats, as far as is known."""
     return master.statistics.distinct_keys == master.rows
+
+
+def same_pages(old: Master, new: Master, keys: Keys) -> NDArray[np.bool_]:
+    """Keys whose rows are on the same pages in both versions, and so are the same: a changed page is a new one."""
+    if old.layout != "key" or new.layout != "key" or not old.pages or not new.pages:
+        return np.zeros(len(keys), dtype=np.bool_)
+    before, after = old.index.find(keys), new.index.find(keys)
+    first, counts = Found.of_ranges(before.first, before.last), before.last - before.first + 1
+    same: NDArray[np.bool_] = (counts == after.last - after.first + 1) & (counts > 0)
+    owner = np.repeat(np.arange(len(keys)), np.maximum(counts, 0))
+    here = np.flatnonzero(same[owner])
+    shift = (after.first - before.first)[owner[here]]
+    pages = first.pages[here]
+    changed = _elsewhere(old, pages, new, pages + shift)
+    same[owner[here][changed]] = False
+    return same
+
+
+def _elsewhere(old: Master, old_pages: I64, new: Master, new_pages: I64) -> NDArray[np.bool_]:
+    """Which pages of two versions are not the same file at the same place."""
+    before, after = old.index.extents(old_pages), new.index.extents(new_pages)
+    number = {name: i for i, name in enumerate((*old.manifest.data.files, *new.manifest.data.files))}
+    old_file = np.array([number[name] for name in old.manifest.data.files], dtype=np.int64)
+    new_file = np.array([number[name] for name in new.manifest.data.files], dtype=np.int64)
+    return (old_file[before.file] != new_file[after.file]) | (before.offset != after.offset)

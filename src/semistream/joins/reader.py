@@ -164,6 +164,22 @@ class MasterReader:
         """Let what is being read land, and give the thread back; the disk is another's."""
         if self._ahead is not None:
             self._ahead.shutdown()
+            self._ahead = self._coming = None
+
+    def has_room_for(self, master: Master) -> bool:
+        """Whether another version can be read through this disk buffer."""
+        rows = self.pages_at_once * master.index.max_page_rows
+        return (
+            master.page_bytes == self.master.page_bytes
+            and master.layout == self.master.layout
+            and master.index.max_page_bytes <= self.half_bytes
+            and rows <= len(self.codes[0])
+        )
+
+    def move_to(self, master: Master, disk: Disk) -> None:
+        """Read another version from now on; the reader must be closed."""
+        self.master, self.disk, self._half = master, disk, 0
+        self._ahead = ThreadPoolExecutor(max_workers=1) if len(self.halves) > 1 else None
 
     def _keys(self, found: LoadedPages, room: NDArray[np.uint64]) -> Keys:
         codec = self.master.codec

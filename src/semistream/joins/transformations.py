@@ -37,7 +37,7 @@ Batches: TypeAlias = Iterable[pa.RecordBatch] | pa.Table
 Computed: TypeAlias = Callable[[pa.RecordBatch], pa.Array] | pc.Expression
 _MEMORY = "64MB"  # join's own default
 _SEEN_SHARE = (
-    64  # of the memory: a bit a tuple, so that many windows go into a segment and draining it costs little
+    64  # of the memory, at a bit a tuple: a segment is many windows, so that draining it costs little
 )
 
 
@@ -125,10 +125,10 @@ def mark_duplicates(
 ) -> Transformed:
     """Every tuple once, with a boolean column: whether the master has its key already.
 
-    Where a key may have several rows (`statistics.distinct_keys` is not the number of rows, or is unknown, as with layout
-    "heap"), a tuple may meet them in different scans of pages, and which tuples were put out must be remembered. So that
-    this stays inside the budget, the stream is joined in segments: a bit for each tuple of a segment takes 1/64 of
-    `memory`, and the join is drained and opened anew between two segments.
+    Where a key may have several rows (`statistics.distinct_keys` is not the number of rows, or unknown, as with layout
+    "heap"), a tuple may meet them in different disk accesses, so which tuples were put out must be remembered. To stay
+    inside the budget the stream is then joined in segments: a bit for each tuple of a segment takes 1/64 of `memory`, and
+    between two segments the join is drained and opened anew.
     """
     if not is_unique(master):
         return _marked_once(batches, master, on, name, options)
@@ -276,7 +276,11 @@ def _add_up(total: JoinStats, before: JoinStats, now: JoinStats, seen_bytes: int
     """Counts of all segments; sizes are those of the segment at work, and what remembers its tuples."""
     for field in fields(JoinStats):
         value = getattr(now, field.name)
-        setattr(total, field.name, value + getattr(before, field.name) if isinstance(value, int) else value)
+        setattr(
+            total,
+            field.name,
+            value + getattr(before, field.name) if isinstance(value, int | float) else value,
+        )
     total.budget_bytes = now.budget_bytes + seen_bytes
     total.used = {**now.used, "tuples put out": seen_bytes}
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
-from semistream.joins.base import Answers, JoinStats, Observer
+from semistream.joins.base import Answers, JoinStats, Observer, Snapshot
 from semistream.joins.condition import PAIRS_AT_ONCE, Between, in_ranges
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
@@ -170,9 +169,12 @@ class Waiting:
             return NarrowKeys(self.window.codes[slots])
         return self.window.store.get(slots).key()
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The waiting tuples, oldest first."""
-        return self.shape.tuples_of(self.window.store.get(self.window.oldest(self.window.capacity)))
+    def snapshot(self, limit: int | None = None) -> Snapshot:
+        """The waiting tuples, oldest first, as if they had met nothing."""
+        oldest = self.window.oldest(self.window.capacity if limit is None else limit)
+        return Snapshot.untouched(
+            self.shape.tuples_of(self.window.store.get(oldest)), self.reader.master.version
+        )
 
 
 def _some(probes: Probes, rows: I64, *, wide: bool) -> Probes:

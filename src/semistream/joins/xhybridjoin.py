@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from semistream.joins.base import Answers, JoinStats
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
@@ -68,6 +67,10 @@ class XHybridJoin:
         self.stats.front_hits += self.stats.answered - before
         return answers
 
-    def snapshot(self) -> pa.RecordBatch:
+    def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first."""
-        return self.hybrid.snapshot()
+        return self.hybrid.snapshot(limit)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
+        """They go on waiting behind."""
+        return self.hybrid.restore(tuples, snapshot)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ import pyarrow.fs as pafs
 
 from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError, StoreExistsError
-from semistream.master.keyindex import build_key_index
+from semistream.master.keyindex import build_key_index, count_distinct_keys
 from semistream.master.keys import KeyCodec
 from semistream.master.manifest import (
     LAYOUTS,
@@ -32,7 +33,7 @@ from semistream.master.page import DEFAULT_PAGE_BYTES, check_page_bytes
 from semistream.master.pageset import PageSet, save_page_set
 from semistream.master.part import Part, PartWriter, Progress, page_table
 from semistream.master.schema import master_schema
-from semistream.master.sources import SortBy, check_frequency, open_source
+from semistream.master.sources import ArrowSource, SortBy, check_frequency, open_source
 from semistream.master.storage import LocalStorage, Storage, open_storage
 from semistream.master.store import Master
 
@@ -83,10 +84,17 @@ def build_master(
         codec = KeyCodec(schema.key_types)
         table, files = page_table(parts, codec, ordered=layout == "key")
         data = save_page_set(storage, table, files, folder=op.folder)
-        key_index = None
+        statistics, key_index = _statistics(parts), None
+        pages = PageSet(storage, data, schema.arrow, None)
         if layout == "frequency":
-            pages = PageSet(storage, data, schema.arrow, None)
-            key_index = build_key_index(op, schema, pages, page_bytes=size)
+            index = build_key_index(op, schema, pages, page_bytes=size)
+            key_index = index.record
+            statistics = replace(
+                statistics, distinct_keys=index.distinct_keys, max_rows_per_key=index.max_rows_per_key
+            )
+        elif layout == "heap" and isinstance(opened, ArrowSource):
+            # Where no key repeats, the front stage may keep any row; a Spark source may be too large to count here.
+            statistics = replace(statistics, distinct_keys=count_distinct_keys(op, schema, pages))
         manifest = Manifest(
             version=version,
             created_at=datetime.now(UTC),
@@ -95,7 +103,7 @@ def build_master(
             layout=layout,
             page_bytes=size,
             schema_ipc=encode_schema(schema.arrow),
-            statistics=_statistics(parts),
+            statistics=statistics,
             data=data,
             key_index=key_index,
             columns=describe_columns(schema.arrow),

@@ -84,15 +84,19 @@ def change(storage: Storage, manifest: Manifest, changes: Changes) -> Manifest:
         table, files, grown = rewrite.by_key(changes) if ordered else rewrite.in_place(changes)
         saved = save_page_set(storage, table, files, folder=op.folder)
         pages = replace(data, record=saved)
-        key_index = None
+        statistics, key_index = _statistics(manifest.statistics, pages, changes, grown), None
         if manifest.key_index is not None:
-            key_index = build_key_index(op, schema, pages, page_bytes=manifest.page_bytes)
+            index = build_key_index(op, schema, pages, page_bytes=manifest.page_bytes)
+            key_index = index.record
+            statistics = replace(
+                statistics, distinct_keys=index.distinct_keys, max_rows_per_key=index.max_rows_per_key
+            )
         changed = replace(
             manifest,
             version=manifest.version + 1,
             created_at=datetime.now(UTC),
             operation=changes.kind,
-            statistics=_statistics(manifest.statistics, pages, changes, grown),
+            statistics=statistics,
             data=saved,
             key_index=key_index,
         )

@@ -1,0 +1,305 @@
+"""Every algorithm put together from its parts inside a budget, and moved on to a new version of the master.
+
+| name | is |
+|---|---|
+| inlj, meshjoin, r-meshjoin, hybridjoin | themselves |
+| x-hybridjoin | pinned pages before hybridjoin |
+| optimised-x-hybridjoin | hot rows that never change before hybridjoin |
+| cinlj, cmeshjoin, chybridjoin | the front stage before inlj, meshjoin, hybridjoin |
+| in-memory | the whole master as hot rows |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semistream.config import format_bytes
+from semistream.errors import InvalidInputError
+from semistream.front import BYTES_PER_ROW, FrequencyRecorder
+from semistream.joins.base import Join, JoinStats
+from semistream.joins.frontstage import FrontStage
+from semistream.joins.hotrows import HotRows
+from semistream.joins.hybridjoin import HybridJoin
+from semistream.joins.inlj import IndexNestedLoopJoin
+from semistream.joins.inmemory import InMemoryJoin
+from semistream.joins.meshjoin import MeshJoin
+from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
+from semistream.joins.reader import Loaded, MasterReader, index_bytes
+from semistream.joins.registry import FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
+from semistream.joins.sides import JoinShape
+from semistream.joins.waiting import Waiting
+from semistream.joins.xhybridjoin import XHybridJoin
+from semistream.master import Master
+from semistream.memory.budget import Budget
+from semistream.memory.rowstore import RecordLayout
+from semistream.memory.rowtable import RowTable
+
+_SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
+_BLOCK_BUFFER = 4 << 20
+_BURST = 4
+_FRONT_SHARE = 0.35
+_PINNED_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What is to be opened. `heap_bytes` is what the strings of a stream tuple take."""
+
+    algorithm: str
+    master: Master
+    shape: JoinShape
+    memory_bytes: int
+    disk_kind: str
+    heap_bytes: float
+    settings: Settings
+    reserve_bytes: int = 0  # left free, for the index of a larger version
+
+    @property
+    def name(self) -> str:
+        """The algorithm, chosen if that was left to us."""
+        name = check_algorithm(self.algorithm)
+        if name != "auto":
+            return name
+        scan = self.master.layout == "heap" or self.shape.condition is not None
+        return "cmeshjoin" if scan else "chybridjoin"
+
+
+@dataclass
+class OpenJoin:
+    """A join with what it was made of; to be closed."""
+
+    opening: Opening
+    budget: Budget
+    reader: MasterReader
+    finder: PageFinder | None
+    join: Join
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.reader.close()
+        self.reader.disk.close()
+        if self.finder is not None:
+            self.finder.close()
+
+    def move_to(self, master: Master) -> bool:
+        """Go on with another version, when nobody waits: rows in memory that it has unchanged are kept.
+
+        False where that cannot be done within what is allocated: open the join anew then.
+        """
+        name, reader = self.opening.name, self.reader
+        if name in ("in-memory", "x-hybridjoin", "optimised-x-hybridjoin"):
+            return False
+        grown = index_bytes(master) - self.budget.taken["index"]
+        if grown > self.budget.left_bytes or not reader.has_room_for(master):
+            return False
+        if self.finder is not None and not self.finder.has_room_for(master):
+            return False
+        front = self.join if isinstance(self.join, FrontStage) else None
+        if front is not None:
+            front.forget_changed(lambda keys: same_pages(reader.master, master, keys))
+        self.close()
+        self.budget.taken["index"] += grown
+        self.opening = replace(self.opening, master=master)
+        reader.move_to(master, master.open_disk(self.opening.disk_kind))
+        if self.finder is not None:
+            self.finder.move_to(master, self.opening.disk_kind)
+        if front is not None:
+            front.complete = _complete(master, self.finder)
+        behind = front.behind if front is not None else self.join
+        if isinstance(behind, MeshJoin):
+            behind.restart(_per_step(self.opening, behind.waiting))
+        return True
+
+
+def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:
+    """Put an algorithm together; `stats` go on counting where there are some."""
+    stats = JoinStats() if stats is None else stats
+    stats.budget_bytes = opening.memory_bytes
+    stats.plan = f"{opening.name} within {format_bytes(opening.memory_bytes)}"
+    _check(opening)
+    budget = Budget(opening.memory_bytes - opening.reserve_bytes)
+    parts = _Parts(opening, budget, stats)
+    try:
+        opened = parts.build()
+    except BaseException:
+        parts.close()
+        raise
+    budget.total_bytes = opening.memory_bytes
+    stats.used = budget.taken
+    return opened
+
+
+def _check(opening: Opening) -> None:
+    name, shape = opening.name, opening.shape
+    if shape.condition is not None and name not in (*SCANNING, "in-memory"):
+        raise InvalidInputError(
+            f"condition= with algorithm={name!r}",
+            found="a join that looks rows up by key",
+            hint=f"Use one of {', '.join(SCANNING)}.",
+        )
+    if not shape.is_keyed and name == "in-memory":
+        raise InvalidInputError(
+            "algorithm='in-memory' without on=", found="no key to look up", hint="Use meshjoin, which scans."
+        )
+
+
+class _Parts:
+    """What every algorithm is built from, in the order in which it takes its part of the budget."""
+
+    def __init__(self, opening: Opening, budget: Budget, stats: JoinStats) -> None:
+        self.opening, self.budget, self.stats = opening, budget, stats
+        self.name, self.master, self.shape = opening.name, opening.master, opening.shape
+        self.settings = opening.settings
+        self.finder: PageFinder | None = None
+        self.reader: MasterReader | None = None
+        self.disk = self.master.open_disk(opening.disk_kind)
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+        self.disk.close()
+        if self.finder is not None:
+            self.finder.close()
+
+    def build(self) -> OpenJoin:
+        if self.name in LOOKING_UP:
+            self.finder = PageFinder.open(
+                self.master, self.stats, self.budget, self.opening.disk_kind, who=self.name
+            )
+        self.reader = self._reader()
+        return OpenJoin(self.opening, self.budget, self.reader, self.finder, self._join(self.reader))
+
+    def _join(self, reader: MasterReader) -> Join:
+        if self.name == "in-memory":
+            return InMemoryJoin.open(self.shape, reader, self.budget, self.stats)
+        if self.name == "x-hybridjoin":
+            pinned = _first_pages(self._pinned_reader())
+            return XHybridJoin(self._hybrid(self._waiting(reader)), pinned)
+        # Only a key can say that a row in memory is all that a tuple may meet.
+        front = self._front(reader) if self.name in FRONTED and self.shape.is_keyed else None
+        waiting = self._waiting(reader)
+        behind = self._behind(waiting)
+        if front is None:
+            return behind
+        stage = FrontStage(behind, *front, _complete(self.master, self.finder))
+        if self.name == "optimised-x-hybridjoin":
+            _fill(stage, reader)
+        else:
+            waiting.observer = stage.observe
+        return stage
+
+    def _reader(self) -> MasterReader:
+        scanning = self.name in (*SCANNING, "in-memory")
+        default = min(_SCAN_BUFFER, self.budget.total_bytes // 5)
+        if not scanning:
+            default = min(_BLOCK_BUFFER, self.budget.total_bytes // 8)
+        self.budget.take("index", index_bytes(self.master), who=self.name)
+        # Scans read ahead; a simulated disk's time passes in turn, so there it would change nothing but the counts.
+        ahead = scanning and self.opening.disk_kind in ("direct", "buffered")
+        return MasterReader.open(
+            self.master,
+            self.shape,
+            self.disk,
+            self.budget,
+            self.settings.disk_buffer or default,
+            who=self.name,
+            halves=2 if ahead else 1,
+        )
+
+    def _pinned_reader(self) -> MasterReader:
+        share = self.settings.front_share if self.settings.front_share is not None else _PINNED_SHARE
+        pages = max(1, int(share * self.budget.total_bytes) // self.master.page_bytes)
+        size = min(pages, max(self.master.pages, 1)) * self.master.page_bytes
+        return MasterReader.open(
+            self.master, self.shape, self.disk, self.budget, size, who=self.name, name="pinned pages"
+        )
+
+    def _waiting(self, reader: MasterReader) -> Waiting:
+        return Waiting.open(
+            self.shape, reader, self.budget, self.stats, heap_bytes=self.opening.heap_bytes, who=self.name
+        )
+
+    def _hybrid(self, waiting: Waiting) -> HybridJoin:
+        if self.finder is None:
+            raise AssertionError("opened for every join that looks up")
+        return HybridJoin(waiting, self.finder, self.settings.block_pages, self.settings.parallel)
+
+    def _behind(self, waiting: Waiting) -> Join:
+        if self.name in SCANNING:
+            burst = _BURST if self.settings.per_step is None else 1
+            return MeshJoin(waiting, _per_step(self.opening, waiting), burst=burst)
+        if self.name in ("inlj", "cinlj") and self.finder is not None:
+            return IndexNestedLoopJoin(waiting, self.finder)
+        return self._hybrid(waiting)
+
+    def _front(self, reader: MasterReader) -> tuple[HotRows, FrequencyRecorder] | None:
+        share = self.settings.front_share if self.settings.front_share is not None else _FRONT_SHARE
+        nbytes = int(share * self.budget.left_bytes)
+        if nbytes <= 0:
+            return None
+        heap = _heap_bytes_per_row(reader)
+        layout = RecordLayout.of(HotRows.leaves(self.shape))
+        rows = RowTable.capacity_for(layout, nbytes, heap)
+        rows = RowTable.capacity_for(layout, nbytes - BYTES_PER_ROW * rows, heap)  # for the recorder
+        if rows < 1:
+            return None
+        hot = HotRows.allocate(
+            self.shape, self.budget, self.stats, rows, heap, name="front stage", who=self.name
+        )
+        return hot, FrequencyRecorder.allocate(self.budget, rows, who=self.name)
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """Which loaded rows have keys that are loaded whole: only those may be cached."""
+
+    finder: PageFinder
+
+    def __call__(self, loaded: Loaded, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        nobody = loaded.keys.take(np.empty(0, dtype=np.int64))
+        complete = self.finder.complete_rows(loaded, nobody)
+        return np.ones(len(rows), dtype=np.bool_) if complete is None else np.isin(rows, complete)
+
+
+def _complete(master: Master, finder: PageFinder | None) -> _Complete | None:
+    """None where no key repeats."""
+    return None if is_unique(master) else _Complete(finder or PageFinder(master, JoinStats(), None, None))
+
+
+def _per_step(opening: Opening, waiting: Waiting) -> int | None:
+    """w: MESHJOIN lets so many tuples in per iteration, R-MESHJOIN what there is room for."""
+    if opening.name == "r-meshjoin" or opening.settings.per_step is not None:
+        return opening.settings.per_step if opening.name != "r-meshjoin" else None
+    iterations = -(-max(opening.master.pages, 1) // waiting.reader.pages_at_once)
+    return -(-waiting.window.capacity // iterations)
+
+
+def _heap_bytes_per_row(reader: MasterReader) -> float:
+    """What the strings of a master row take, from a first read."""
+    loaded = _first_pages(reader)
+    if loaded is None or not loaded.found.rows:
+        return 0.0
+    return HotRows.string_bytes(loaded) / loaded.found.rows
+
+
+def _first_pages(reader: MasterReader) -> Loaded | None:
+    """The first pages, as many as the buffer holds: in layout "frequency" the most popular ones."""
+    pages = np.arange(min(reader.pages_at_once, reader.master.pages), dtype=np.int64)
+    pages = pages[: reader.fitting(pages)]
+    return reader.load(pages) if len(pages) else None
+
+
+def _fill(stage: FrontStage, reader: MasterReader) -> None:
+    """OPT-X: load the first rows of the master into H_R, for good."""
+    start = 0
+    while start < reader.master.pages and stage.hot.table.room:
+        pages = np.arange(start, min(start + reader.pages_at_once, reader.master.pages), dtype=np.int64)
+        pages = pages[: max(1, reader.fitting(pages))]
+        loaded = reader.load(pages)
+        rows = np.arange(loaded.found.rows, dtype=np.int64)
+        rows = rows if stage.complete is None else rows[stage.complete(loaded, rows)]
+        stage.fill(loaded, rows)
+        start += len(pages)

@@ -1,0 +1,64 @@
+"""Output in stream order: answers are held until every earlier tuple is answered.
+
+Tuples are numbered as they come, in a column of their own that never leaves the join. What is held is bounded: when
+it takes more than its part of the budget, no more tuples are let in until the oldest one is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SHARE = 0.25  # of the budget
+_LATEST = 4  # a mark that frees less than one in so many held rows is not worth a look at all of them
+
+
+def number_column(stream: pa.Schema) -> str:
+    """A name for the numbers that the stream has no column of."""
+    name = "semistream_number"
+    while name in stream.names:
+        name += "_"
+    return name
+
+
+def numbered(batch: pa.RecordBatch, name: str, first: int) -> pa.RecordBatch:
+    """A batch with its tuples' numbers as a last column."""
+    return batch.append_column(name, pa.array(np.arange(first, first + len(batch), dtype=np.int64)))
+
+
+@dataclass
+class Ordered:
+    """Answers that wait for their turn."""
+
+    column: str
+    limit_bytes: int
+    held: list[pa.RecordBatch] = field(default_factory=list)
+    held_bytes: int = 0
+    mark: int = 0  # every tuple before it is out
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may be answered ahead of their turn."""
+        return self.held_bytes > self.limit_bytes
+
+    def put(self, answers: Iterable[pa.RecordBatch], mark: int, *, last: bool = False) -> list[pa.RecordBatch]:
+        """Hold answers, and give those whose turn it is: every tuple before `mark` is answered."""
+        for batch in answers:
+            self.held.append(batch)
+            self.held_bytes += batch.nbytes
+        rows = sum(map(len, self.held))
+        worth_it = last or self.is_full or (mark - self.mark) * _LATEST >= rows
+        if not rows or mark == self.mark or not worth_it:
+            return []
+        self.mark = mark
+        whole = pa.concat_batches(self.held)
+        due = pc.less(whole.column(self.column), mark)
+        ready, later = whole.filter(due), whole.filter(pc.invert(due))
+        self.held = [later] if len(later) else []
+        self.held_bytes = later.nbytes if len(later) else 0
+        ready = ready.take(pc.sort_indices(ready.column(self.column)))  # stable: a tuple's rows stay as they came
+        return [ready.drop_columns([self.column])] if len(ready) else []
