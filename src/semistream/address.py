@@ -22,9 +22,9 @@ def address_of(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _loader(bits: int) -> Any:  # noqa: ANN401 - numba's own kind of function
+def _loader(bits: int) -> Any:
     def load(typingctx: object, address: object) -> tuple[object, object]:  # noqa: ARG001
-        def generate(context: object, builder: Any, signature: object, args: Any) -> object:  # noqa: ANN401, ARG001
+        def generate(context: object, builder: Any, signature: object, args: Any) -> object:  # noqa: ARG001
             pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
             return builder.zext(builder.load(pointer, align=1), ir.IntType(64))
 
@@ -33,9 +33,9 @@ def _loader(bits: int) -> Any:  # noqa: ANN401 - numba's own kind of function
     return intrinsic(load)
 
 
-def _storer(bits: int) -> Any:  # noqa: ANN401
+def _storer(bits: int) -> Any:
     def store(typingctx: object, address: object, value: object) -> tuple[object, object]:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ANN401, ARG001
+        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ARG001
             pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
             builder.store(builder.trunc(args[1], ir.IntType(bits)), pointer, align=1)
             return context.get_dummy_value()
@@ -45,9 +45,9 @@ def _storer(bits: int) -> Any:  # noqa: ANN401
     return intrinsic(store)
 
 
-def _copier() -> Any:  # noqa: ANN401
+def _copier() -> Any:
     def copy(typingctx: object, to: object, source: object, nbytes: object) -> tuple[object, object]:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ANN401, ARG001
+        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ARG001
             byte = ir.IntType(8).as_pointer()
             target, start = builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte)
             cgutils.raw_memmove(builder, target, start, args[2], 1)
@@ -58,9 +58,9 @@ def _copier() -> Any:  # noqa: ANN401
     return intrinsic(copy)
 
 
-def _prefetcher() -> Any:  # noqa: ANN401
+def _prefetcher() -> Any:
     def prefetch(typingctx: object, address: object) -> tuple[object, object]:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ANN401, ARG001
+        def generate(context: Any, builder: Any, signature: object, args: Any) -> object:  # noqa: ARG001
             number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
             kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
             called = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")

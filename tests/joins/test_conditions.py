@@ -47,17 +47,26 @@ def run(stream: pa.Table, built: ss.Master, rows: int, **options) -> Counter:
 
 def inside(s: dict, m: dict) -> bool:
     return (
-        s["t"] is not None and (m["lo"] is None or m["lo"] <= s["t"]) and (m["hi"] is None or s["t"] <= m["hi"])
+        s["t"] is not None
+        and (m["lo"] is None or m["lo"] <= s["t"])
+        and (m["hi"] is None or s["t"] <= m["hi"])
     )
 
 
 def tables(drawn, kind: pa.DataType) -> tuple[pa.Table, pa.Table]:
-    number = NUMBERS if not pa.types.is_floating(kind) else NUMBERS.map(lambda v: None if v is None else v / 2)
+    number = (
+        NUMBERS if not pa.types.is_floating(kind) else NUMBERS.map(lambda v: None if v is None else v / 2)
+    )
     masters = drawn.draw(st.lists(st.tuples(st.integers(0, 4), number, number), max_size=120))
     streams = drawn.draw(st.lists(st.tuples(st.none() | st.integers(0, 5), number), max_size=80))
     k, lo, hi = zip(*masters, strict=True) if masters else ((), (), ())
     master = pa.table(
-        {"k": pa.array(k, pa.int64()), "lo": pa.array(lo, kind), "hi": pa.array(hi, kind), "v": list(range(len(k)))},
+        {
+            "k": pa.array(k, pa.int64()),
+            "lo": pa.array(lo, kind),
+            "hi": pa.array(hi, kind),
+            "v": list(range(len(k))),
+        },
         schema=pa.schema({"k": pa.int64(), "lo": kind, "hi": kind, "v": pa.int64()}),
     )
     key, t = zip(*streams, strict=True) if streams else ((), ())
@@ -72,13 +81,25 @@ def test_equal_keys_and_a_range(algorithm, drawn, tmp_path_factory):
     """A slowly changing dimension: several rows a key, each valid for a while."""
     master, stream = tables(drawn, pa.int64())
     built = ss.build_master(
-        master, tmp_path_factory.mktemp("m") / "s", key="k", layout=drawn.draw(st.sampled_from(["key", "heap"])), page_bytes=4096
+        master,
+        tmp_path_factory.mktemp("m") / "s",
+        key="k",
+        layout=drawn.draw(st.sampled_from(["key", "heap"])),
+        page_bytes=4096,
     )
     how = drawn.draw(st.sampled_from(["inner", "left"]))
     got = run(
-        stream, built, drawn.draw(st.integers(1, 40)), on="k", how=how, algorithm=algorithm, condition=Between("t", "lo", "hi")
+        stream,
+        built,
+        drawn.draw(st.integers(1, 40)),
+        on="k",
+        how=how,
+        algorithm=algorithm,
+        condition=Between("t", "lo", "hi"),
     )
-    want = loops(stream, master, how, lambda s, m: s["k"] == m["k"] and s["k"] is not None and inside(s, m), ("k",))
+    want = loops(
+        stream, master, how, lambda s, m: s["k"] == m["k"] and s["k"] is not None and inside(s, m), ("k",)
+    )
     assert got == want
 
 
@@ -109,7 +130,12 @@ def test_any_predicate(algorithm, how, tmp_path):
     stream = pa.table({"a": [3, 5, None, 40, 7], "n": list(range(5))})
     built = ss.build_master(master, tmp_path / "s", key="k", page_bytes=4096)
     got = run(
-        stream, built, 2, how=how, algorithm=algorithm, condition=lambda pairs: pc.equal(pairs["a"], pc.add(pairs["v"], 2))
+        stream,
+        built,
+        2,
+        how=how,
+        algorithm=algorithm,
+        condition=lambda pairs: pc.equal(pairs["a"], pc.add(pairs["v"], 2)),
     )
     assert got == loops(stream, master, how, lambda s, m: s["a"] is not None and s["a"] == m["v"] + 2)
 
@@ -133,14 +159,17 @@ def test_a_range_alone_does_not_try_every_pair(tmp_path):
     ("options", "message"),
     [
         ({}, "nothing to join by"),
-        ({"on": "k", "condition": Between("t", "lo", "hi"), "algorithm": "hybridjoin"}, "Use one of meshjoin"),
+        (
+            {"on": "k", "condition": Between("t", "lo", "hi"), "algorithm": "hybridjoin"},
+            "Use one of meshjoin",
+        ),
         ({"condition": Between("t", "lo", "hi"), "algorithm": "in-memory"}, "Use meshjoin, which scans"),
         ({"on": "k", "condition": Between("t", "lo", "x")}, "add it to columns="),
         ({"on": "k", "condition": Between("t", "lo", "hi"), "columns": ["lo"]}, "'hi' must be one of them"),
         ({"on": "k", "condition": Between("x", "lo", "hi")}, "a stream without 'x'"),
         ({"on": "k", "condition": Between("f", "lo", "hi")}, "Cast the stream's column"),
         ({"on": "k", "condition": Between("w", "name", "name")}, "Use numbers, dates, times"),
-        ({"on": "k", "condition": lambda pairs: [1]}, "Give one boolean for each row"),
+        ({"on": "k", "condition": lambda _: [1]}, "Give one boolean for each row"),
     ],
 )
 def test_bad_conditions_are_explained(options, message, tmp_path):

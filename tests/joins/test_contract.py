@@ -13,7 +13,6 @@ import semistream as ss
 from semistream.errors import InvalidInputError, SemistreamError
 from semistream.joins import Settings
 
-
 FIXED = [name for name in ss.ALGORITHMS if name != "auto"]
 SCANNING = {"meshjoin", "r-meshjoin", "cmeshjoin", "in-memory"}
 KEYS = {
@@ -152,7 +151,9 @@ def test_the_front_stage_goes_on_admitting_when_it_is_full(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["key", "frequency", "heap"])
-@pytest.mark.parametrize("algorithm", ["cinlj", "cmeshjoin", "chybridjoin", "x-hybridjoin", "optimised-x-hybridjoin"])
+@pytest.mark.parametrize(
+    "algorithm", ["cinlj", "cmeshjoin", "chybridjoin", "x-hybridjoin", "optimised-x-hybridjoin"]
+)
 def test_rows_in_memory_serve_the_hot_part_of_the_stream(algorithm, layout, tmp_path):
     """Three quarters of the stream ask for the master's first rows: nearly all of these are answered from memory."""
     if layout == "heap" and algorithm not in SCANNING:
@@ -161,9 +162,18 @@ def test_rows_in_memory_serve_the_hot_part_of_the_stream(algorithm, layout, tmp_
     table = pa.table({"k": list(range(rows)), "v": list(range(rows))})
     master = ss.build_master(table, tmp_path / "s", key="k", layout=layout, page_bytes=4096)
     generator = np.random.default_rng(2)
-    keys = np.where(generator.random(60_000) < 0.75, generator.integers(0, 150, 60_000), generator.integers(0, rows, 60_000))
+    keys = np.where(
+        generator.random(60_000) < 0.75,
+        generator.integers(0, 150, 60_000),
+        generator.integers(0, rows, 60_000),
+    )
     joined = ss.join(
-        pa.table({"k": keys}).to_batches(max_chunksize=1000), master, on="k", algorithm=algorithm, memory=300_000, disk="buffered"
+        pa.table({"k": keys}).to_batches(max_chunksize=1000),
+        master,
+        on="k",
+        algorithm=algorithm,
+        memory=300_000,
+        disk="buffered",
     )
     assert sum(b["v"].to_numpy().sum() for b in joined) == keys.sum()
     assert joined.stats.front_hits > 0.6 * len(keys)

@@ -25,7 +25,9 @@ def test_results_leave_in_the_order_their_tuples_came(algorithm, drawn, tmp_path
     built = ss.build_master(master, tmp_path_factory.mktemp("m") / "s", key="k", page_bytes=4096)
     stream = pa.table({"k": pa.array(keys, pa.int64()), "n": pa.array(range(len(keys)), pa.int64())})
     joined = ss.join(
-        pa.RecordBatchReader.from_batches(stream.schema, iter(stream.to_batches(max_chunksize=drawn.draw(st.integers(1, 50))))),
+        pa.RecordBatchReader.from_batches(
+            stream.schema, iter(stream.to_batches(max_chunksize=drawn.draw(st.integers(1, 50))))
+        ),
         built,
         on="k",
         how=how,
@@ -50,7 +52,9 @@ def test_results_leave_in_the_order_their_tuples_came(algorithm, drawn, tmp_path
 def test_what_is_held_back_is_bounded(tmp_path):
     """One tuple waits for a whole cycle while all others are answered at once: they may not pile up without end."""
     rows = 20_000
-    built = ss.build_master(pa.table({"k": list(range(rows)), "v": list(range(rows))}), tmp_path / "s", key="k", page_bytes=4096)
+    built = ss.build_master(
+        pa.table({"k": list(range(rows)), "v": list(range(rows))}), tmp_path / "s", key="k", page_bytes=4096
+    )
     generator = np.random.default_rng(1)
     keys = np.where(generator.random(200_000) < 0.02, generator.integers(0, rows, 200_000), 5)
     joined = ss.join(

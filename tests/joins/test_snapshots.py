@@ -26,7 +26,6 @@ def through_a_file(batch: pa.RecordBatch) -> pa.RecordBatch:
         return reader.get_batch(0)
 
 
-
 @pytest.mark.parametrize("algorithm", FIXED)
 @given(drawn=st.data())
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -128,7 +127,9 @@ def test_what_is_no_snapshot_is_refused(tmp_path):
 
 def test_answers_are_handed_out_before_a_snapshot(tmp_path):
     built = small(tmp_path)
-    joined = ss.join(pa.table({"k": [None, 1, 2]}), built, on="k", how="left", algorithm="in-memory", disk="buffered")
+    joined = ss.join(
+        pa.table({"k": [None, 1, 2]}), built, on="k", how="left", algorithm="in-memory", disk="buffered"
+    )
     next(joined)
     joined._ready.append(pa.record_batch({"k": [1]}))
     with pytest.raises(InvalidInputError, match=r"Take what ready\(\) gives first"):

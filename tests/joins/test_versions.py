@@ -88,7 +88,12 @@ def test_only_stale_rows_leave_the_front_stage(tmp_path):
         pa.table({"k": list(range(rows)), "v": list(range(rows))}), tmp_path / "s", key="k", page_bytes=4096
     )
     hot = list(range(0, rows, 40)) * 5
-    changes = [lambda: None, lambda: None, lambda: built.upsert(pa.table({"k": [40], "v": [-1]})), lambda: None]
+    changes = [
+        lambda: None,
+        lambda: None,
+        lambda: built.upsert(pa.table({"k": [40], "v": [-1]})),
+        lambda: None,
+    ]
     joined = ss.join(
         streamed(built, changes, hot),
         built,
@@ -100,7 +105,7 @@ def test_only_stale_rows_leave_the_front_stage(tmp_path):
         settings=Settings(disk_buffer=8192, parallel=1),
     )
     got = Counter(row["v"] for batch in joined for row in batch.to_pylist())
-    assert got[-1] == 10 and got[40] == 10, "two batches of five before the change, and two after it"
+    assert (got[40], got[-1]) == (10, 10), "two batches of five before the change, and two after it"
     assert joined.stats.versions == 1
     page = int(built.index.find(built.codec.encode([pa.array([40])])).first[0])
     table = built.data.load_table().rows
@@ -114,7 +119,10 @@ def test_a_master_that_doubles_stays_within_the_budget(algorithm, tmp_path):
     built = ss.build_master(
         pa.table({"k": list(range(rows)), "v": list(range(rows))}), tmp_path / "s", key="k", page_bytes=4096
     )
-    double = lambda: built.append(pa.table({"k": list(range(rows, 2 * rows)), "v": list(range(rows, 2 * rows))}))
+
+    def double():
+        built.append(pa.table({"k": list(range(rows, 2 * rows)), "v": list(range(rows, 2 * rows))}))
+
     keys = list(range(0, 2 * rows, 3))
     joined = ss.join(
         streamed(built, [lambda: None, double, lambda: None], keys),
@@ -133,12 +141,23 @@ def test_a_master_that_doubles_stays_within_the_budget(algorithm, tmp_path):
 def test_a_pinned_join_stays_with_its_version(tmp_path):
     built = ss.build_master(pa.table({"k": [1], "v": [1]}), tmp_path / "s", key="k")
     changes = [lambda: None, lambda: built.upsert(pa.table({"k": [1], "v": [2]}))]
-    out = [row["v"] for b in ss.join(streamed(built, changes, [1]), built, on="k", disk="buffered") for row in b.to_pylist()]
+    out = [
+        row["v"]
+        for b in ss.join(streamed(built, changes, [1]), built, on="k", disk="buffered")
+        for row in b.to_pylist()
+    ]
     assert out == [1, 1]
 
 
 def test_other_columns_end_the_join(tmp_path):
     built = ss.build_master(pa.table({"k": [1], "v": [1]}), tmp_path / "s", key="k")
-    other = lambda: ss.build_master(pa.table({"k": [1], "w": ["x"]}), tmp_path / "s", key="k", if_exists="replace")
+
+    def other():
+        ss.build_master(pa.table({"k": [1], "w": ["x"]}), tmp_path / "s", key="k", if_exists="replace")
+
     with pytest.raises(InvalidInputError, match="Start a new join"):
-        list(ss.join(streamed(built, [lambda: None, other], [1]), built, on="k", versions="newest", disk="buffered"))
+        list(
+            ss.join(
+                streamed(built, [lambda: None, other], [1]), built, on="k", versions="newest", disk="buffered"
+            )
+        )

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.errors import InvalidInputError, UnsupportedTypeError
-from semistream.memory.budget import Budget
 from semistream.memory.assembly import Assembled, ColumnSource, column_builders
+from semistream.memory.budget import Budget
 from semistream.memory.leaves import leaves_of, rows_of
 from semistream.memory.rowstore import RecordLayout, RowStore
 from semistream.memory.table import Probes
@@ -165,7 +165,7 @@ def test_a_window_is_a_queue_that_can_be_searched(wide, seed):
         value = int(generator.integers(0, 12))
         return b"k" * value if wide else value.to_bytes(8, "little")
 
-    for step in range(400):
+    for _ in range(400):
         keys = [key() for _ in range(int(generator.integers(0, 8)))]
         batch_ = pa.record_batch(
             ([pa.array(keys, pa.binary())] if wide else [])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,22 +110,24 @@ def in_ranges(values: pa.Array, low: pa.Array, high: pa.Array) -> tuple[I64, I64
 
 def _bounds(column: pa.Array, *, lowest: bool) -> NDArray[np.generic]:
     numbers = _numbers(column.fill_null(0) if not pat.is_temporal(column.type) else column)
-    limits = np.iinfo(numbers.dtype) if numbers.dtype.kind in "iu" else np.finfo(numbers.dtype)
-    extreme = limits.min if lowest else limits.max
-    if numbers.dtype.kind == "f":
-        extreme = -np.inf if lowest else np.inf
+    kind: Any = numbers.dtype
+    extreme: float = -np.inf if lowest else np.inf
+    if kind.kind in "iu":
+        extreme = np.iinfo(kind).min if lowest else np.iinfo(kind).max
     missing = column.is_null().to_numpy(zero_copy_only=False)
-    return np.where(missing, np.asarray(extreme, dtype=numbers.dtype), numbers)
+    return np.where(missing, np.asarray(extreme, dtype=kind), numbers)
 
 
 def _is_nan(column: pa.Array) -> NDArray[np.bool_]:
     if not pat.is_floating(column.type):
         return np.zeros(len(column), dtype=np.bool_)
-    return np.isnan(column.fill_null(0).to_numpy(zero_copy_only=False))
+    nan: NDArray[np.bool_] = np.isnan(column.fill_null(0).to_numpy(zero_copy_only=False))
+    return nan
 
 
 def _numbers(column: pa.Array) -> NDArray[np.generic]:
     """The values as NumPy numbers of the same order."""
     if pat.is_temporal(column.type):
         column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).fill_null(0)
-    return column.to_numpy(zero_copy_only=False)
+    numbers: NDArray[np.generic] = column.to_numpy(zero_copy_only=False)
+    return numbers

@@ -70,7 +70,11 @@ class HotRows:
 
     def keys(self, slots: I64) -> Keys:
         """The keys of kept rows."""
-        return self.table.store.get(slots).key() if self.shape.wide else NarrowKeys(self.table.table.codes[slots])
+        return (
+            self.table.store.get(slots).key()
+            if self.shape.wide
+            else NarrowKeys(self.table.table.codes[slots])
+        )
 
     def find(self, tuples: Tuples) -> I64:
         """For each tuple the slot that its key is known by, or -1."""
@@ -92,7 +96,9 @@ class HotRows:
         """Tuples whose key is here, but with no row that passes the condition."""
         nothing = known >= 0
         nothing[met] = False
-        missed = self.shape.missed(lambda: self.shape.tuples_of(self.shape.some(tuples, np.flatnonzero(nothing))))
+        missed = self.shape.missed(
+            lambda: self.shape.tuples_of(self.shape.some(tuples, np.flatnonzero(nothing)))
+        )
         self.stats.misses += int(np.count_nonzero(nothing))
         self.stats.rows += len(missed) if missed is not None else 0
         return [missed] if missed is not None else []

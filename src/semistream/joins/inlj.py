@@ -96,8 +96,10 @@ class IndexNestedLoopJoin:
         return answers + waiting.leave(slots, np.isin(slots, found_slots))
 
     def _report(self, loaded: Loaded, slots: I64, found_slots: I64, rows: I64) -> None:
-        """Tell who watches how often each row was met. Tuples of one key have read its pages each for itself: the rows
-        that the first of them found are reported, as often as there are such tuples.
+        """Tell who watches how often each row was met.
+
+        Tuples of one key have read its pages each for itself: the rows that the first of them found are reported, as
+        often as there are such tuples.
         """
         if self.waiting.observer is None or not len(rows):
             return

@@ -39,10 +39,14 @@ class MeshJoin:
     step_pages: int | None = None
     position: int = 0  # the next page to be read
     read: int = 0  # pages read since the beginning
-    burst: int = 1  # iterations whose tuples are let in together: the same w on average, with less to do per tuple
+    burst: int = (
+        1  # iterations whose tuples are let in together: the same w on average, with less to do per tuple
+    )
     taken: int = 0  # tuples let in since the burst began
     steps: int = 0  # iterations since then
-    entered: deque[tuple[int, int]] = field(default_factory=deque)  # oldest first: `read` when they came, how many
+    entered: deque[tuple[int, int]] = field(
+        default_factory=deque
+    )  # oldest first: `read` when they came, how many
 
     @property
     def stats(self) -> JoinStats:
@@ -129,7 +133,9 @@ class MeshJoin:
         counts = np.array([count for _, count in self.entered], dtype=np.int64)
         met = np.repeat([self.read - read for read, _ in self.entered], counts).astype(np.int64)
         matched = self.waiting.window.matched[self.waiting.window.oldest(len(tuples))] != 0
-        return Snapshot(tuples, met[: len(tuples)], matched, self.position, self.waiting.reader.master.version)
+        return Snapshot(
+            tuples, met[: len(tuples)], matched, self.position, self.waiting.reader.master.version
+        )
 
     def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
         """Go on where the snapshot was taken: tuples that have met pages must all find room."""
@@ -151,7 +157,9 @@ class MeshJoin:
         self.waiting.window.matched[self.waiting.window.oldest(count)] = matched
         self.position, self.read = (snapshot.position if begun else 0), int(met.max(initial=0))
         values, counts = np.unique(met, return_counts=True)
-        for pages, tuples_ in zip(values[::-1].tolist(), counts[::-1].tolist(), strict=True):  # the oldest met most
+        for pages, tuples_ in zip(
+            values[::-1].tolist(), counts[::-1].tolist(), strict=True
+        ):  # the oldest met most
             self._enter(self.read - pages, tuples_)
         return count
 

@@ -45,7 +45,9 @@ class Ordered:
         """Whether no more may be answered ahead of their turn."""
         return self.held_bytes > self.limit_bytes
 
-    def put(self, answers: Iterable[pa.RecordBatch], mark: int, *, last: bool = False) -> list[pa.RecordBatch]:
+    def put(
+        self, answers: Iterable[pa.RecordBatch], mark: int, *, last: bool = False
+    ) -> list[pa.RecordBatch]:
         """Hold answers, and give those whose turn it is: every tuple before `mark` is answered."""
         for batch in answers:
             self.held.append(batch)
@@ -60,5 +62,7 @@ class Ordered:
         ready, later = whole.filter(due), whole.filter(pc.invert(due))
         self.held = [later] if len(later) else []
         self.held_bytes = later.nbytes if len(later) else 0
-        ready = ready.take(pc.sort_indices(ready.column(self.column)))  # stable: a tuple's rows stay as they came
+        ready = ready.take(
+            pc.sort_indices(ready.column(self.column))
+        )  # stable: a tuple's rows stay as they came
         return [ready.drop_columns([self.column])] if len(ready) else []

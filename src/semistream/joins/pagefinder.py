@@ -208,4 +208,6 @@ def _elsewhere(old: Master, old_pages: I64, new: Master, new_pages: I64) -> NDAr
     number = {name: i for i, name in enumerate((*old.manifest.data.files, *new.manifest.data.files))}
     old_file = np.array([number[name] for name in old.manifest.data.files], dtype=np.int64)
     new_file = np.array([number[name] for name in new.manifest.data.files], dtype=np.int64)
-    return (old_file[before.file] != new_file[after.file]) | (before.offset != after.offset)
+    moved: NDArray[np.bool_] = before.offset != after.offset
+    moved |= old_file[before.file] != new_file[after.file]
+    return moved

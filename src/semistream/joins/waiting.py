@@ -110,7 +110,9 @@ class Waiting:
         tuples = self.shape.tuples_of(self.window.store.get(slots))
         master = dict(
             zip(
-                self.shape.master_output.names, loaded.rows(everything).columns(self.shape.master_builders), strict=True
+                self.shape.master_output.names,
+                loaded.rows(everything).columns(self.shape.master_builders),
+                strict=True,
             )
         )
         order, first, last = in_ranges(

@@ -60,7 +60,9 @@ class Statistics:
 
     rows: int
     null_keys: int  # rows left out because a key column is null: they match nothing
-    distinct_keys: int | None  # exact where keys were sorted: always but for a heap that Spark built or that was changed
+    distinct_keys: (
+        int | None
+    )  # exact where keys were sorted: always but for a heap that Spark built or that was changed
     max_rows_per_key: int | None
     min_key: str | None
     max_key: str | None

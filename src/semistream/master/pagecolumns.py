@@ -156,7 +156,9 @@ def narrow_codes(
 
 
 @kernel
-def from_pages(buffer: int, first_row: I64, address: I64, plan: I64, nullable: NDArray[np.bool_], at: I64) -> Made:
+def from_pages(
+    buffer: int, first_row: I64, address: I64, plan: I64, nullable: NDArray[np.bool_], at: I64
+) -> Made:
     """Put loaded rows together as columns; `plan` has a row a leaf: its first buffer, width and kind."""
     count = len(at)
     pages, inside = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -169,7 +171,7 @@ def from_pages(buffer: int, first_row: I64, address: I64, plan: I64, nullable: N
         end = min(begin + _BLOCK, count)
         for c in range(len(plan)):  # every row is somewhere else: ask for all before waiting for any
             first, kind, step = plan[c, 0], kinds[c], 4 if kinds[c] == STRING else widths[c]
-            if kind == FIXED or kind == STRING:
+            if kind in (FIXED, STRING):
                 for i in range(begin, end):
                     prefetch(buffer + address[pages[i], first + 1] + step * inside[i])
         for c in range(len(plan)):

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +86,8 @@ class Assembled:
         return address_of(values)
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True)
+class Parts:
     """What columns are made of."""
 
     count: int
@@ -120,7 +120,10 @@ def _builder(kind: pa.DataType, leaves: Iterator[int]) -> ColumnBuilder:
         )
     if pat.is_string(kind) or pat.is_binary(kind):
         return lambda parts: make(
-            kind, parts.count, [_bitmap(parts, leaf), _data(parts, leaf), _text(parts, leaf)], parts.places[leaf][2]
+            kind,
+            parts.count,
+            [_bitmap(parts, leaf), _data(parts, leaf), _text(parts, leaf)],
+            parts.places[leaf][2],
         )
     return lambda parts: make(
         kind, parts.count, [_bitmap(parts, leaf), _data(parts, leaf)], parts.places[leaf][2]
@@ -265,7 +268,15 @@ def from_records(
 
 @inlined
 def _texts_of_records(
-    records: int, stride: int, heap: int, heap_at: int, kinds: I64, block: int, text: int, places: I64, slots: I64
+    records: int,
+    stride: int,
+    heap: int,
+    heap_at: int,
+    kinds: I64,
+    block: int,
+    text: int,
+    places: I64,
+    slots: I64,
 ) -> None:
     count = len(slots)
     for i in range(count):

@@ -18,7 +18,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.address import address_of, copy_bytes, copy_short, load8, load32, load64, store8, store32, store64
+from semistream.address import (
+    address_of,
+    copy_bytes,
+    copy_short,
+    load8,
+    load32,
+    load64,
+    store8,
+    store32,
+    store64,
+)
 from semistream.columnblock import STRING, copy_value
 from semistream.kernel import kernel
 from semistream.memory.assembly import Assembled, from_records
@@ -77,7 +87,8 @@ class RecordLayout:
     @cached_property
     def length_offsets(self) -> I64:
         """Where the lengths of strings are."""
-        return self.plan[self.plan[:, 2] == STRING, 0].copy()
+        offsets: I64 = self.plan[self.plan[:, 2] == STRING, 0].copy()
+        return offsets
 
 
 @dataclass
@@ -240,9 +251,7 @@ def _put(
 
 
 @kernel
-def _heap_bytes(
-    records: int, stride: int, length_offsets: I64, live: NDArray[np.bool_], slots: I64
-) -> int:
+def _heap_bytes(records: int, stride: int, length_offsets: I64, live: NDArray[np.bool_], slots: I64) -> int:
     """What these rows take; they are live no longer."""
     total = 0
     for i in range(len(slots)):

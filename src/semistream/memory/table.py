@@ -76,7 +76,11 @@ def allocate(budget: Budget, name: str, store: RowStore, slots: int, *, wide: bo
     keys = KeyBytes(0, 0, 0, 0, 0)
     if wide:
         keys = KeyBytes(
-            address_of(store.records), address_of(store.heap), layout.stride, layout.heap_at, layout.offsets[0]
+            address_of(store.records),
+            address_of(store.heap),
+            layout.stride,
+            layout.heap_at,
+            layout.offsets[0],
         )
     return Table(entries, codes, chain, np.array([0, slots], dtype=np.int64), keys)  # type: ignore[arg-type]
 
@@ -163,7 +167,8 @@ def find_slot(table: Table, slot: int) -> int:
 @inlined
 def last_of(table: Table, at: int) -> int:
     """The last slot of an entry; `chain` of it is the first."""
-    return table.entries[at] & 0x7FFFFFFF
+    last: int = table.entries[at] & 0x7FFFFFFF
+    return last
 
 
 @inlined

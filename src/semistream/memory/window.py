@@ -150,7 +150,7 @@ class Window:
             probes,
             start[0],
             start[1],
-            np.uint8(mark),
+            1 if mark else 0,
             self.pair_slots,
             self.pair_rows,
         )
