@@ -104,6 +104,45 @@ def test_every_tuple_is_answered_exactly_once(algorithm, layout, kind, drawn, tm
     assert stats.used_bytes <= stats.budget_bytes
 
 
+@pytest.mark.parametrize("layout", ["key", "frequency", "heap"])
+@pytest.mark.parametrize("algorithm", FIXED)
+@given(drawn=st.data())
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_larger_masters_any_budget_any_batches(algorithm, layout, drawn, tmp_path_factory):
+    """Up to ten thousand rows, skewed streams; the keys come from a seed, which hypothesis draws."""
+    if layout == "heap" and algorithm not in SCANNING:
+        return
+    generator = np.random.default_rng(drawn.draw(st.integers(0, 2**32)))
+    kind = drawn.draw(st.sampled_from(["int64", "string"]))
+    rows, tuples = drawn.draw(st.integers(0, 10_000)), drawn.draw(st.integers(1, 4000))
+    domain = max(1, int(rows * drawn.draw(st.sampled_from([0.02, 0.5, 3.0]))))
+    numbers = generator.integers(0, domain, rows)
+    asked = np.minimum(generator.zipf(1.3, tuples), domain + domain // 10)
+    as_key = (lambda n: f"key {n:04d}") if kind == "string" else int
+    master, stream, key = data(kind, [as_key(n) for n in numbers], [as_key(n) for n in asked])
+    built = ss.build_master(
+        master, tmp_path_factory.mktemp("m") / "s", key=key, layout=layout, page_bytes=4096
+    )
+    how = drawn.draw(st.sampled_from(["inner", "left"]))
+    least = 100_000 if algorithm != "in-memory" else 3_000_000
+    out, stats = run(
+        stream,
+        built,
+        key,
+        rows=drawn.draw(st.integers(1, 5000)),
+        how=how,
+        algorithm=algorithm,
+        memory=drawn.draw(st.integers(least, 4 * least)),
+    )
+    assert multiset(out) == expected(stream, master, key, how)
+    assert stats.tuples == stats.answered == tuples
+    assert stats.used_bytes <= stats.budget_bytes
+
+
 @pytest.mark.parametrize("algorithm", sorted(set(FIXED) - SCANNING))
 def test_joins_that_need_an_index_say_so(algorithm, tmp_path):
     master = ss.build_master(pa.table({"k": [1], "v": [2]}), tmp_path / "s", key="k", layout="heap")
