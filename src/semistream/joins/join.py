@@ -123,18 +123,15 @@ def join(
         algorithm,
         master,
         shape,
-        memory_bytes - (ordered.limit_bytes if ordered is not None else 0),
+        memory_bytes,
         disk,
         heap_bytes,
         settings or Settings(),
         reserve_bytes=index_bytes(master) if versions == "newest" else 0,
+        ordered_bytes=ordered.limit_bytes if ordered is not None else 0,
     )
-    opened = open_join(opening)
-    if ordered is not None:
-        opened.join.stats.budget_bytes = memory_bytes
-        opened.budget.taken["ordered output"] = ordered.limit_bytes
     driver = Driver(
-        opened,
+        open_join(opening),
         source if first is None else _chained(first, source),
         ordered,
         follow=versions == "newest",

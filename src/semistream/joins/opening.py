@@ -56,6 +56,7 @@ class Opening:
     heap_bytes: float
     settings: Settings
     reserve_bytes: int = 0  # left free, for the index of a larger version
+    ordered_bytes: int = 0  # for answers that wait for their turn
 
     @property
     def name(self) -> str:
@@ -165,6 +166,8 @@ class _Parts:
             self.finder.close()
 
     def build(self) -> OpenJoin:
+        if self.opening.ordered_bytes:
+            self.budget.take("ordered output", self.opening.ordered_bytes, who=self.name)
         if self.name in LOOKING_UP:
             self.finder = PageFinder.open(
                 self.master, self.stats, self.budget, self.opening.disk_kind, who=self.name
