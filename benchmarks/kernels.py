@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +27,12 @@ from semistream.master.keys import KeyCodec, WideKeys
 from semistream.memory import table as tables
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import leaves_of, rows_of
-from semistream.memory.rowstore import RecordLayout
-from semistream.memory.rowtable import RowTable, _insert_all
+from semistream.memory.rowtable import RowTable, _find_all, _insert_all
 from semistream.memory.table import Probes
 
 KEYS = 100_000
 STRING_BYTES = 12
-ROUNDS = 10  # a figure is their mean: one alone is over in a millisecond
+ROUNDS = 15  # a figure is their median: one alone is over in a millisecond
 REPEATS = 15
 REFERENCE_NS = {"hit": 6.0, "miss": 15.0, "build": 40.0}
 MOST_TIMES_REFERENCE = 2
@@ -75,7 +75,7 @@ class Filled:
         if isinstance(keys, WideKeys):
             rows = rows.after_key(keys.offsets, keys.data)
             leaves = (KEY_LEAF, *leaves)
-        layout = RecordLayout.of(leaves)
+        layout = RowTable.layout(leaves)
         budget = Budget(RowTable.bytes_for(layout, len(stored), STRING_BYTES))
         table = RowTable.allocate(
             budget, "table", layout, len(stored), STRING_BYTES, wide=wide, who="the benchmark"
@@ -95,22 +95,25 @@ def _column(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 
 
 def ns_per_key(run: Callable[[], object]) -> float:
-    """Of some rounds of something that goes through all keys."""
-    started = time.perf_counter_ns()
+    """The median of some rounds of something that goes through all keys; the first only brings them into the cache."""
+    run()
+    spent = []
     for _ in range(ROUNDS):
+        started = time.perf_counter_ns()
         run()
-    return (time.perf_counter_ns() - started) / ROUNDS / KEYS
+        spent.append(time.perf_counter_ns() - started)
+    return median(spent) / KEYS
 
 
 def build(stored: pa.Array) -> float:
     """Nanoseconds a key of inserting all of them into a fresh table; making it and copying the rows is not timed."""
-    spent = 0
+    spent = []
     for _ in range(ROUNDS):
         fresh = Filled.of(stored)
         started = time.perf_counter_ns()
         fresh.insert()
-        spent += time.perf_counter_ns() - started
-    return spent / ROUNDS / KEYS
+        spent.append(time.perf_counter_ns() - started)
+    return median(spent) / KEYS
 
 
 def probing(stored: pa.Array, asked: pa.Array, *, found: int) -> Case:
@@ -123,7 +126,7 @@ def probing(stored: pa.Array, asked: pa.Array, *, found: int) -> Case:
         sys.exit(
             f"{np.count_nonzero(slots >= 0):,} keys of type {asked.type} were found instead of {found:,}"
         )
-    return lambda: ns_per_key(lambda: filled.table.find(probes))
+    return lambda: ns_per_key(lambda: _find_all(filled.table.table, probes, slots))
 
 
 def index_in(stored: pa.Array, asked: pa.Array) -> Case:

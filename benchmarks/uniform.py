@@ -24,7 +24,6 @@ from measure import Case, Ratio, alternate, report
 from semistream.joins.sides import shape_join
 from semistream.master import Master
 from semistream.master.disk import LocalFile
-from semistream.memory.rowstore import RecordLayout
 from semistream.memory.window import Window
 from semistream.workload import Uniform
 
@@ -68,7 +67,7 @@ def page_files(master: Master) -> list[str]:
 
 def window_tuples(service: Service, master: Master, sales: pa.Schema) -> int:
     """How many tuples the running join's window has room for: as many as take the bytes it took of the budget."""
-    layout = RecordLayout.of(shape_join(sales, master, on="product_id").window_leaves)
+    layout = Window.layout(shape_join(sales, master, on="product_id").window_leaves)
     if layout.has_heap:
         sys.exit("the size of a window whose tuples have strings does not say how many they are")
     taken = service.joined.stats.used["window"]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -37,19 +37,24 @@ def inlined(function: F) -> F:
 
 
 class _PackageCache(FunctionCache):
-    """Numba's cache, aware of the other files of this package.
+    """Numba's cache, in files of its own for every state of this package.
 
     Numba compiles a kernel's callees into it but keys its cache by the kernel's own file alone, so after an upgrade it
-    would run a callee's old code.
+    would run a callee's old code; and its index names our types, so it could not even be read where one is gone.
     """
 
-    def _index_key(self, sig: object, codegen: object) -> tuple[object, str]:
-        return super()._index_key(sig, codegen), _fingerprint()
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=f"{self._impl.filename_base}-{_fingerprint()}",
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
 
 
 @cache
 def _fingerprint() -> str:
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=8)
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

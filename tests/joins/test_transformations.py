@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -180,7 +181,8 @@ def test_columns_are_computed_from_what_was_joined(algorithm, drawn, tmp_path_fa
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_marking_goes_on_over_many_segments(algorithm, tmp_path, monkeypatch):
+@pytest.mark.parametrize("order", ["any", "stream"])
+def test_marking_goes_on_over_many_segments(algorithm, order, tmp_path, monkeypatch):
     """More tuples than there are bits for, of keys with several rows, in batches that go over segments' ends."""
     monkeypatch.setattr(transformations, "_SEEN_SHARE", 800)
     memory = 400_000 if algorithm == "in-memory" else 100_000
@@ -195,14 +197,47 @@ def test_marking_goes_on_over_many_segments(algorithm, tmp_path, monkeypatch):
         {"k": np.random.default_rng(2).integers(0, 600, tuples), "tuple_number": np.arange(tuples)}
     )
     batches = stream.to_batches(max_chunksize=701)
-    out = mark_duplicates(batches, master, on="k", algorithm=algorithm, memory=memory, disk="buffered")
-    got = pa.Table.from_batches(out, schema=out.schema).sort_by("tuple_number")
+    out = mark_duplicates(
+        batches, master, on="k", algorithm=algorithm, memory=memory, order=order, disk="buffered"
+    )
+    got = pa.Table.from_batches(out, schema=out.schema)
+    got = got if order == "stream" else got.sort_by("tuple_number")
     assert got.num_rows == tuples
     assert got.select(["k", "tuple_number"]).equals(stream)
     assert np.array_equal(got["is_duplicate"].to_numpy(), stream["k"].to_numpy() < 300)
     assert out.stats.tuples == out.stats.answered == tuples
     assert out.stats.misses == int(np.count_nonzero(stream["k"].to_numpy() >= 300))
     assert out.stats.used_bytes <= out.stats.budget_bytes == memory
+
+
+def test_one_segment_lets_its_memory_go_before_the_next_takes_its_own(tmp_path, monkeypatch):
+    master = ss.build_master(pa.table({"k": [1, 1]}), tmp_path / "m", key="k", page_bytes=4096)
+    opened = []
+
+    def watched(*args, **options):
+        assert all(earlier() is None for earlier in opened)
+        joined = ss.join(*args, **options)
+        opened.append(weakref.ref(joined._driver.opened.join))
+        return joined
+
+    monkeypatch.setattr(transformations, "join", watched)
+    monkeypatch.setattr(transformations, "_SEEN_SHARE", 30_000)
+    out = mark_duplicates(pa.table({"k": [1] * 200}), master, on="k", **BUFFERED)
+    assert sum(map(len, out)) == 200
+    assert len(opened) == 3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_newer_version_may_repeat_keys(algorithm, tmp_path):
+    master = ss.build_master(pa.table({"k": [1, 2]}), tmp_path / "m", key="k", page_bytes=4096)
+
+    def arriving():
+        yield pa.record_batch({"k": [1, 2, 3]})
+        master.append(pa.table({"k": [2, 3, 3]}))
+        yield pa.record_batch({"k": [2, 3, 4]})
+
+    out = mark_duplicates(arriving(), master, on="k", algorithm=algorithm, versions="newest", **BUFFERED)
+    assert read(out) == Counter({(1, True): 1, (2, True): 2, (3, False): 1, (3, True): 1, (4, False): 1})
 
 
 @pytest.mark.parametrize("layout", ["key", "heap"])

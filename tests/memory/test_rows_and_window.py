@@ -148,7 +148,7 @@ def test_a_window_is_a_queue_that_can_be_searched(wide, seed):
     generator = np.random.default_rng(seed)
     schema = pa.schema(([pa.field("key", pa.binary())] if wide else []) + [pa.field("number", pa.int64())])
     leaves = leaves_of(schema)
-    layout = RecordLayout.of(leaves)
+    layout = Window.layout(leaves)
     capacity = int(generator.integers(1, 60))
     nbytes = Window.bytes_for(layout, capacity, 8.0)
     budget = Budget(nbytes)
@@ -219,7 +219,7 @@ def test_a_window_is_a_queue_that_can_be_searched(wide, seed):
 def test_a_match_stops_when_the_pairs_are_full_and_goes_on():
     schema = pa.schema([pa.field("number", pa.int64())])
     leaves = leaves_of(schema)
-    window = Window.allocate(Budget(10**6), RecordLayout.of(leaves), 10, 0.0, wide=False, who="test")
+    window = Window.allocate(Budget(10**6), Window.layout(leaves), 10, 0.0, wide=False, who="test")
     rows = rows_of(pa.record_batch({"number": list(range(10))}), leaves)
     window.admit(rows, np.arange(10), np.array([1, 2] * 5, dtype=np.uint64))
     probes = Probes(

@@ -14,7 +14,7 @@ from semistream.master.keys import Keys, NarrowKeys, WideKeys
 from semistream.memory.assembly import Assembled
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, Rows
-from semistream.memory.rowstore import RecordLayout, string_bytes
+from semistream.memory.rowstore import string_bytes
 from semistream.memory.rowtable import RowTable
 
 I64 = NDArray[np.int64]
@@ -45,7 +45,7 @@ class HotRows:
         who: str,
     ) -> HotRows:
         """Room for so many rows inside the budget."""
-        layout = RecordLayout.of(HotRows.leaves(shape))
+        layout = RowTable.layout(HotRows.leaves(shape))
         table = RowTable.allocate(budget, name, layout, max(rows, 1), heap_bytes, wide=shape.wide, who=who)
         return HotRows(shape, table, stats)
 
@@ -70,11 +70,7 @@ class HotRows:
 
     def keys(self, slots: I64) -> Keys:
         """The keys of kept rows."""
-        return (
-            self.table.store.get(slots).key()
-            if self.shape.wide
-            else NarrowKeys(self.table.table.codes[slots])
-        )
+        return self.table.store.get(slots).key() if self.shape.wide else NarrowKeys(self.table.codes(slots))
 
     def find(self, tuples: Tuples) -> I64:
         """For each tuple the slot that its key is known by, or -1."""

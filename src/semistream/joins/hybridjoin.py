@@ -96,7 +96,7 @@ class HybridJoin:
     def _answered(self, loaded: Loaded, chosen: I64) -> Answers:
         rows = self.finder.complete_rows(loaded, self.waiting.keys(chosen))
         answers, met = self.waiting.match(loaded, rows)
-        unmet = chosen[self.waiting.window.matched[chosen] == 0]
+        unmet = chosen[~self.waiting.window.matched(chosen)]
         self.waiting.answer(met)
         return answers + self._miss(unmet)
 
@@ -115,7 +115,7 @@ class HybridJoin:
             more, _ = self.waiting.match(loaded, np.flatnonzero(is_in(loaded.keys, key)))
             answers += more
             pages = pages[count:]
-        if self.waiting.window.matched[chosen[0]]:
+        if self.waiting.window.matched(chosen).all():
             self.waiting.answer(tuples)
             return answers
         return answers + self.waiting.miss(tuples)

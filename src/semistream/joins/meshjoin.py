@@ -105,7 +105,7 @@ class MeshJoin:
         self.read += len(pages)
         # Lines 3 to 6: the oldest have met every page; those that met nothing are misses.
         done = waiting.window.oldest(self._leaving())
-        return answers + waiting.leave(done, waiting.window.matched[done] != 0)
+        return answers + waiting.leave(done, waiting.window.matched(done))
 
     def _enter(self, read: int, count: int) -> None:
         if count and self.entered and self.entered[-1][0] == read:
@@ -132,7 +132,7 @@ class MeshJoin:
         tuples = self.waiting.snapshot(limit).tuples
         counts = np.array([count for _, count in self.entered], dtype=np.int64)
         met = np.repeat([self.read - read for read, _ in self.entered], counts).astype(np.int64)
-        matched = self.waiting.window.matched[self.waiting.window.oldest(len(tuples))] != 0
+        matched = self.waiting.window.matched(self.waiting.window.oldest(len(tuples)))
         return Snapshot(
             tuples, met[: len(tuples)], matched, self.position, self.waiting.reader.master.version
         )
@@ -154,7 +154,7 @@ class MeshJoin:
                 hint=f"Open that version: open_master(path, version={snapshot.version}).",
             )
         met, matched = snapshot.met[:count], snapshot.matched[:count]
-        self.waiting.window.matched[self.waiting.window.oldest(count)] = matched
+        self.waiting.window.mark(self.waiting.window.oldest(count), matched)
         self.position, self.read = (snapshot.position if begun else 0), int(met.max(initial=0))
         values, counts = np.unique(met, return_counts=True)
         for pages, tuples_ in zip(

@@ -34,7 +34,6 @@ from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
 from semistream.master import Master
 from semistream.memory.budget import Budget
-from semistream.memory.rowstore import RecordLayout
 from semistream.memory.rowtable import RowTable
 
 _SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
@@ -244,7 +243,7 @@ class _Parts:
         if nbytes <= 0:
             return None
         heap = _heap_bytes_per_row(reader)
-        layout = RecordLayout.of(HotRows.leaves(self.shape))
+        layout = RowTable.layout(HotRows.leaves(self.shape))
         rows = RowTable.capacity_for(layout, nbytes, heap)
         rows = RowTable.capacity_for(layout, nbytes - BYTES_PER_ROW * rows, heap)  # for the recorder
         if rows < 1:

@@ -13,10 +13,11 @@ met nothing. Any other column may be null in a stored row too.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,8 @@ class JoinOptions(TypedDict, total=False):
 
     algorithm: str
     memory: int | str
+    order: Literal["any", "stream"]
+    versions: Literal["pinned", "newest"]
     disk: str
     settings: Settings | None
 
@@ -125,12 +128,12 @@ def mark_duplicates(
 ) -> Transformed:
     """Every tuple once, with a boolean column: whether the master has its key already.
 
-    Where a key may have several rows (`statistics.distinct_keys` is not the number of rows, or unknown, as with layout
-    "heap"), a tuple may meet them in different disk accesses, so which tuples were put out must be remembered. To stay
-    inside the budget the stream is then joined in segments: a bit for each tuple of a segment takes 1/64 of `memory`, and
-    between two segments the join is drained and opened anew.
+    Where a key may have several rows (`statistics.distinct_keys` is not the number of rows, or versions="newest"), a tuple
+    may meet them in different disk accesses, so which tuples were put out must be remembered. To stay inside the budget
+    the stream is then joined in segments: a bit for each tuple of a segment takes 1/64 of `memory`, and between two
+    segments the join is drained and opened anew.
     """
-    if not is_unique(master):
+    if not is_unique(master) or options.get("versions") == "newest":  # the next version may repeat keys
         return _marked_once(batches, master, on, name, options)
     joined = _with_master_key(batches, master, on, options)
     schema = _with_mark(pa.schema(list(joined.schema)[:-1]), name)
@@ -218,6 +221,9 @@ def _marked_once(batches: Batches, master: Master, on: On, name: str, options: J
             if begin is None:
                 return
             seen.bits[:] = 0
+            # The next one needs its memory; a front stage and what is behind it know each other, so that takes a collector.
+            del joined
+            gc.collect()
             joined = next_segment(begin)
 
     _add_up(stats, JoinStats(), joined.stats, len(seen.bits))

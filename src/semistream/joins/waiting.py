@@ -15,7 +15,7 @@ from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, WideKeys, pairwise_equal
 from semistream.memory.budget import Budget
-from semistream.memory.rowstore import RecordLayout, string_bytes
+from semistream.memory.rowstore import string_bytes
 from semistream.memory.table import Probes
 from semistream.memory.window import Window
 
@@ -44,7 +44,7 @@ class Waiting:
         who: str,
     ) -> Waiting:
         """Give all that is left of the budget to the window."""
-        layout = RecordLayout.of(shape.window_leaves)
+        layout = Window.layout(shape.window_leaves)
         capacity = Window.capacity_for(layout, max(budget.left_bytes, 0), heap_bytes)
         window = Window.allocate(budget, layout, max(capacity, 1), heap_bytes, wide=shape.wide, who=who)
         return Waiting(shape, reader, window, stats)
@@ -76,7 +76,7 @@ class Waiting:
             more, passed = self.put_out(loaded, slots, found)
             answers += more
             if passed is not None:
-                self.window.matched[slots[passed]] = 1
+                self.window.mark(slots[passed], np.ones(len(passed), dtype=np.bool_))
             met.append((slots if passed is None else slots[passed]).copy())
             joined.append(found.copy())
         if not met:
@@ -134,7 +134,7 @@ class Waiting:
         owner = np.repeat(np.arange(len(slots)), counts)
         keys = self.keys(slots)
         self.stats.probes += len(rows)
-        hit = np.flatnonzero(loaded.probes.codes[rows] == self.window.codes[slots][owner])
+        hit = np.flatnonzero(loaded.probes.codes[rows] == self.window.codes(slots)[owner])
         if self.shape.wide:
             hit = hit[pairwise_equal(keys.take(owner[hit]), loaded.keys.take(rows[hit]))]
         return slots[owner[hit]], rows[hit]
@@ -168,7 +168,7 @@ class Waiting:
     def keys(self, slots: I64) -> Keys:
         """The keys of waiting tuples."""
         if not self.shape.wide:
-            return NarrowKeys(self.window.codes[slots])
+            return NarrowKeys(self.window.codes(slots))
         return self.window.store.get(slots).key()
 
     def snapshot(self, limit: int | None = None) -> Snapshot:

@@ -3,9 +3,10 @@
 A row is one record of fixed size, so storing or fetching it touches one place, and, where it has strings, one run of
 bytes in a heap beside it:
 
-    records   | place in heap | 16-byte values | 8-byte | 4-byte, lengths of strings | 2-byte | 1-byte | nulls |
+    records   | header | place in heap | 16-byte values | 8-byte | 4-byte, lengths of strings | 2-byte | 1-byte | nulls |
     heap      ... | string bytes of one row, end to end | ...
 
+The header is for who keeps the rows: all that is known of a slot is then on the same cache line.
 Freed heap bytes are won back by moving what is left together, when the end of the heap is reached.
 """
 
@@ -52,17 +53,17 @@ class RecordLayout:
     stride: int
 
     @staticmethod
-    def of(leaves: Sequence[Leaf]) -> RecordLayout:
+    def of(leaves: Sequence[Leaf], header: int = 0) -> RecordLayout:
         """Place wide values first, so that few of them lie across two cache lines."""
         sizes = [4 if leaf.is_varying else leaf.width for leaf in leaves]
         varying = any(leaf.is_varying for leaf in leaves)
-        at = 8 if varying else 0
+        at = header + (8 if varying else 0)
         offsets = [0] * len(leaves)
         for i in sorted(range(len(leaves)), key=lambda i: (-(sizes[i] & -sizes[i]), -sizes[i])):
             offsets[i] = at
             at += sizes[i]
         stride = -(-(at + -(-len(leaves) // 8)) // 4) * 4
-        return RecordLayout(tuple(leaves), tuple(offsets), 0 if varying else -1, at, stride)
+        return RecordLayout(tuple(leaves), tuple(offsets), header if varying else -1, at, stride)
 
     @property
     def has_heap(self) -> bool:

@@ -6,6 +6,7 @@ its last row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,24 @@ from numpy.typing import NDArray
 from semistream.kernel import kernel
 from semistream.memory import table as tables
 from semistream.memory.budget import Budget, capacity_within
-from semistream.memory.leaves import Rows
+from semistream.memory.leaves import Leaf, Rows
 from semistream.memory.rowstore import RecordLayout, RowStore
-from semistream.memory.table import Probes, Table, approach, find, find_slot, insert, last_of, remove_first
+from semistream.memory.table import (
+    Probes,
+    Table,
+    find,
+    find_slot,
+    insert,
+    is_cached,
+    last_narrow,
+    last_of,
+    look_ahead,
+    next_of,
+    remove_first,
+)
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-_AT_ONCE = 64  # probes whose memory is fetched together
 
 
 @dataclass
@@ -30,6 +42,11 @@ class RowTable:
     store: RowStore
     table: Table
     capacity: int
+
+    @staticmethod
+    def layout(leaves: Sequence[Leaf]) -> RecordLayout:
+        """The records of rows of these leaves."""
+        return RecordLayout.of(leaves, tables.HEADER_BYTES)
 
     @staticmethod
     def bytes_for(layout: RecordLayout, capacity: int, heap_bytes_per_row: float) -> int:
@@ -79,6 +96,10 @@ class RowTable:
         _find_all(self.table, probes, out)
         return out
 
+    def codes(self, slots: I64) -> U64:
+        """The codes of kept rows."""
+        return tables.codes_of(self.table, slots)
+
     def absent_often(self, probes: Probes, rows: I64, times: int) -> tuple[I64, I64]:
         """Which probes are in `rows` so many times, in one run each, and not in the table; and how often they are."""
         found, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
@@ -103,30 +124,30 @@ class RowTable:
 @kernel
 def _insert_all(table: Table, codes: U64, slots: I64) -> None:
     for i in range(len(slots)):
-        table.codes[slots[i]] = codes[i]
-        insert(table, find_slot(table, slots[i]), codes[i], slots[i])
+        insert(table, codes[i], slots[i])
 
 
 @kernel
 def _find_all(table: Table, probes: Probes, out: I64) -> None:
-    wide = table.keys.stride != 0
-    data = probes.data.ctypes.data
-    some = np.arange(_AT_ONCE)
-    for begin in range(0, len(probes.codes), _AT_ONCE):
-        end = min(begin + _AT_ONCE, len(probes.codes))
-        approach(table, probes.codes[begin:end], some[: end - begin])
-        for i in range(begin, end):
-            key, length = 0, 0
-            if wide:
-                key = data + probes.offsets[i]
-                length = probes.offsets[i + 1] - probes.offsets[i]
-            at = find(table, probes.codes[i], key, length)
+    # A loop each: what a probe takes is a few nanoseconds, and every question asked again is one of them.
+    if table.wide != 0:
+        data = probes.data.ctypes.data
+        for i in range(len(probes.codes)):
+            look_ahead(table, probes.codes, i)
+            begin = probes.offsets[i]
+            at = find(table, probes.codes[i], data + begin, probes.offsets[i + 1] - begin)
             out[i] = last_of(table, at) if at >= 0 else -1
+    elif is_cached(table):
+        for i in range(len(probes.codes)):
+            out[i] = last_narrow(table, probes.codes[i])
+    else:
+        for i in range(len(probes.codes)):
+            look_ahead(table, probes.codes, i)
+            out[i] = last_narrow(table, probes.codes[i])
 
 
 @kernel
 def _absent_often(table: Table, probes: Probes, rows: I64, times: int, found: I64, counts: I64) -> int:
-    wide = table.keys.stride != 0
     data = probes.data.ctypes.data
     count, begin = 0, 0
     while begin < len(rows):
@@ -135,7 +156,7 @@ def _absent_often(table: Table, probes: Probes, rows: I64, times: int, found: I6
             end += 1
         if end - begin >= times:
             key, length = 0, 0
-            if wide:
+            if table.wide != 0:
                 key = data + probes.offsets[row]
                 length = probes.offsets[row + 1] - probes.offsets[row]
             if find(table, probes.codes[row], key, length) < 0:
@@ -153,7 +174,7 @@ def _count_pairs(table: Table, last: I64) -> int:
         slot = last[i]
         while slot >= 0:
             total += 1
-            slot = table.chain[slot]
+            slot = next_of(table, slot)
             if slot == last[i]:
                 break
     return total
@@ -165,7 +186,7 @@ def _pair_all(table: Table, last: I64, probes: I64, slots: I64) -> None:
     for i in range(len(last)):
         slot = last[i]
         while slot >= 0:
-            slot = table.chain[slot]
+            slot = next_of(table, slot)
             probes[count] = i
             slots[count] = slot
             count += 1
@@ -179,7 +200,7 @@ def _remove_keys(table: Table, last: I64, gone: I64) -> int:
     for i in range(len(last)):
         at = find_slot(table, last[i])
         while True:
-            first = table.chain[last[i]]
+            first = next_of(table, last[i])
             remove_first(table, at)
             gone[count] = first
             count += 1

@@ -1,12 +1,14 @@
 """Slots by key: a hash table that keeps all slots of a key together, in the order they came.
 
 Open addressing with linear probing. An entry is one word, the hash of a key and the last of its slots, so that looking for
-a key that is not there touches one cache line; the slots of a key are a ring, the last one pointing at the first.
-Removing shifts later entries back, so there are no tombstones and a table never has to be rebuilt.
+a key that is not there touches one cache line; all that is known of a slot is in its record (rowstore.py), so that what is
+found is one line more. The slots of a key are a ring, the last one pointing at the first. Removing shifts later entries
+back, so there are no tombstones and a table never has to be rebuilt.
 
     entries   | hash, slot |  empty  | hash, slot | ...        half of them, at most, are taken
-    codes     64 bits a slot: a narrow key is its code; a wide key's code is a hash, and its bytes are compared as well
-    chain     slot -> the next of its key; through the free slots, the next free one
+    record    | code | chain | ... |                           the header, then the row
+
+A narrow key is its code of 64 bits. A wide key's code is a hash, and its bytes are compared as well.
 """
 
 from __future__ import annotations
@@ -16,40 +18,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.address import address_of, load32, load64, prefetch, same_bytes
+from semistream.address import address_of, load32, load64, prefetch, same_bytes, store32, store64
 from semistream.kernel import inlined, kernel
 from semistream.memory.budget import Budget
 from semistream.memory.rowstore import RowStore
 
 U64 = NDArray[np.uint64]
 U8 = NDArray[np.uint8]
-I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
-SLOT_BYTES = 8 + 4  # code, chain
+CODE_AT, CHAIN_AT, HEADER_BYTES = 0, 8, 12  # in a record
+FREE = 1  # of `state`: the slot freed last, how many are free, the first that was never used, how many were freed
 _ENTRY_BYTES = 8
 _ENTRIES_PER_SLOT = 2
 _EMPTY = -1
-FIRST_FREE, FREE = 0, 1  # of `state`
-
-
-class KeyBytes(NamedTuple):
-    """Where the bytes of a stored wide key are; `stride` 0 for narrow keys, whose code says it all."""
-
-    records: int
-    heap: int
-    stride: int
-    heap_at: int
-    length_at: int
+_SLOT = 0x7FFFFFFF
+_CACHED = 1 << 18  # entries of a table that stays in the cache
 
 
 class Table(NamedTuple):
-    """See the picture above; `state` is the first free slot and how many there are."""
+    """See the picture above. `wide` is 1 where keys are bytes: the first string of the row."""
 
     entries: I64
-    codes: U64
-    chain: I32
+    entries_at: int  # their address: asking an array for it costs more than a probe
     state: I64
-    keys: KeyBytes
+    records: int
+    heap: int
+    stride: int
+    wide: int
+    heap_at: int
+    length_at: int
 
 
 class Probes(NamedTuple):
@@ -61,35 +58,40 @@ class Probes(NamedTuple):
 
 
 def bytes_for(slots: int) -> int:
-    """Bytes of a table of so many slots."""
-    return slots * SLOT_BYTES + _entries_for(slots) * _ENTRY_BYTES
+    """Bytes of the entries for so many slots."""
+    return _entries_for(slots) * _ENTRY_BYTES
 
 
 def allocate(budget: Budget, name: str, store: RowStore, slots: int, *, wide: bool, who: str) -> Table:
     """A table inside the budget, of the rows in a store. For wide keys a row's first leaf is the key's bytes."""
     entries = budget.array(name, _entries_for(slots), "i8", who=who)
-    codes = budget.array(name, slots, "u8", who=who)
-    chain = budget.array(name, slots, "i4", who=who)
     entries.fill(_EMPTY)
-    chain[:] = np.arange(1, slots + 1)
     layout = store.layout
-    keys = KeyBytes(0, 0, 0, 0, 0)
-    if wide:
-        keys = KeyBytes(
-            address_of(store.records),
-            address_of(store.heap),
-            layout.stride,
-            layout.heap_at,
-            layout.offsets[0],
-        )
-    return Table(entries, codes, chain, np.array([0, slots], dtype=np.int64), keys)  # type: ignore[arg-type]
+    return Table(
+        entries,  # type: ignore[arg-type]
+        address_of(entries),
+        np.array([0, slots, 0, 0], dtype=np.int64),
+        address_of(store.records),
+        address_of(store.heap),
+        layout.stride,
+        1 if wide else 0,
+        layout.heap_at,
+        layout.offsets[0] if wide else 0,
+    )
 
 
 def take_free(table: Table, count: int) -> I64:
     """Slots for `count` new rows; there must be so many."""
     slots = np.empty(count, dtype=np.int64)
-    _take_free(table.chain, table.state, slots)
+    _take_free(table, slots)
     return slots
+
+
+def codes_of(table: Table, slots: I64) -> U64:
+    """The codes of rows."""
+    codes = np.empty(len(slots), dtype=np.uint64)
+    _codes_of(table, slots, codes)
+    return codes
 
 
 def _entries_for(slots: int) -> int:
@@ -106,27 +108,42 @@ def hash_of(code: int) -> int:
 
 
 @inlined
+def is_cached(table: Table) -> bool:
+    """Whether the table is so small that fetching ahead costs more than it saves."""
+    return len(table.entries) <= _CACHED
+
+
+@inlined
 def approach(table: Table, codes: U64, some: I64) -> None:
     """Fetch what looking for some of these codes will touch: one by one each would wait for the memory."""
-    entries, stored, chain = table.entries.ctypes.data, table.codes.ctypes.data, table.chain.ctypes.data
+    entries, count = table.entries_at, len(table.entries)
+    if not is_cached(table):
+        for i in some:
+            prefetch(entries + 8 * ((hash_of(codes[i]) * count) >> 31))
+        for i in some:
+            wanted = hash_of(codes[i])
+            word = table.entries[(wanted * count) >> 31]
+            if (word >> 32) == wanted:
+                prefetch(table.records + (word & _SLOT) * table.stride)
+
+
+@inlined
+def look_ahead(table: Table, codes: U64, i: int) -> None:
+    """While code i is looked for, fetch what those to come will touch."""
     count = len(table.entries)
-    for i in some:
-        prefetch(entries + 8 * ((hash_of(codes[i]) * count) >> 31))
-    for i in some:
-        wanted = hash_of(codes[i])
-        word = table.entries[(wanted * count) >> 31]
-        if (word >> 32) == wanted:
-            slot = word & 0x7FFFFFFF
-            prefetch(stored + 8 * slot)
-            prefetch(chain + 4 * slot)
+    if i + 24 < len(codes):
+        prefetch(table.entries_at + 8 * ((hash_of(codes[i + 24]) * count) >> 31))
+        word = table.entries[(hash_of(codes[i + 12]) * count) >> 31]
+        prefetch(table.records + (word & _SLOT) * table.stride)
 
 
 @inlined
 def find(table: Table, code: int, key: int, length: int) -> int:
     """The entry of a key, or -1 - p where p is the empty entry it would go to; `key` is where a wide one's bytes are."""
-    entries, codes, keys = table.entries, table.codes, table.keys
+    entries = table.entries
     count = len(entries)
     wanted = hash_of(code)
+    signed = np.int64(code)
     at = (wanted * count) >> 31
     found = -1
     while True:
@@ -135,14 +152,13 @@ def find(table: Table, code: int, key: int, length: int) -> int:
             found = -1 - at
             break
         if (word >> 32) == wanted:
-            slot = word & 0x7FFFFFFF
-            if codes[slot] == code:
-                if keys.stride == 0:
+            record = table.records + (word & _SLOT) * table.stride
+            if load64(record) == signed:
+                if table.wide == 0:
                     found = at
                     break
-                record = keys.records + slot * keys.stride
-                if load32(record + keys.length_at) == length and same_bytes(
-                    keys.heap + load64(record + keys.heap_at), key, length
+                if load32(record + table.length_at) == length and same_bytes(
+                    table.heap + load64(record + table.heap_at), key, length
                 ):
                     found = at
                     break
@@ -153,49 +169,79 @@ def find(table: Table, code: int, key: int, length: int) -> int:
 
 
 @inlined
+def last_narrow(table: Table, code: int) -> int:
+    """The last slot of a narrow key, or -1: what `find` does, without what only wide keys need."""
+    entries, records, stride, count = table.entries_at, table.records, table.stride, len(table.entries)
+    wanted = hash_of(code)
+    signed = np.int64(code)
+    at = (wanted * count) >> 31
+    found = -1
+    word = load64(entries + 8 * at)
+    while word != _EMPTY:
+        if (word >> 32) == wanted:
+            slot = word & _SLOT
+            if load64(records + slot * stride) == signed:
+                found = slot
+                break
+        at += 1
+        if at == count:
+            at = 0
+        word = load64(entries + 8 * at)
+    return found
+
+
+@inlined
 def find_slot(table: Table, slot: int) -> int:
     """The entry of the key that a stored row has, or of where it would go."""
-    keys = table.keys
+    record = table.records + slot * table.stride
     key, length = 0, 0
-    if keys.stride != 0:
-        record = keys.records + slot * keys.stride
-        key = keys.heap + load64(record + keys.heap_at)
-        length = load32(record + keys.length_at)
-    return find(table, table.codes[slot], key, length)
+    if table.wide != 0:
+        key = table.heap + load64(record + table.heap_at)
+        length = load32(record + table.length_at)
+    return find(table, np.uint64(load64(record)), key, length)  # type: ignore[arg-type]
 
 
 @inlined
 def last_of(table: Table, at: int) -> int:
-    """The last slot of an entry; `chain` of it is the first."""
-    last: int = table.entries[at] & 0x7FFFFFFF
-    return last
+    """The last slot of an entry; the one after it in the chain is the first."""
+    return table.entries[at] & _SLOT  # type: ignore[no-any-return]
 
 
 @inlined
-def insert(table: Table, at: int, code: int, slot: int) -> None:
-    """Add a slot behind the others of its key; `at` is what `find` gave."""
+def next_of(table: Table, slot: int) -> int:
+    """The next slot of the same key."""
+    return load32(table.records + slot * table.stride + CHAIN_AT)  # type: ignore[no-any-return]
+
+
+@inlined
+def insert(table: Table, code: int, slot: int) -> None:
+    """Add a stored row behind the others of its key."""
+    record = table.records + slot * table.stride
+    store64(record, np.int64(code))
+    at = find_slot(table, slot)
     if at < 0:
         at = -1 - at
-        table.chain[slot] = slot
+        store32(record + CHAIN_AT, slot)
     else:
-        last = table.entries[at] & 0x7FFFFFFF
-        table.chain[slot] = table.chain[last]
-        table.chain[last] = slot
+        last = table.records + (table.entries[at] & _SLOT) * table.stride + CHAIN_AT
+        store32(record + CHAIN_AT, load32(last))
+        store32(last, slot)
     table.entries[at] = (hash_of(code) << 32) | slot
 
 
 @inlined
 def remove_first(table: Table, at: int) -> None:
     """Remove the first slot of an entry, and the entry with its last one; the slot is free then."""
-    entries, chain, state = table.entries, table.chain, table.state
-    last = entries[at] & 0x7FFFFFFF
-    first = chain[last]
-    following = chain[first]
-    chain[first] = state[0]
+    entries, state = table.entries, table.state
+    last = entries[at] & _SLOT
+    first = next_of(table, last)
+    following = next_of(table, first)
+    store32(table.records + first * table.stride + CHAIN_AT, state[0])
     state[0] = first
     state[1] += 1
+    state[3] += 1
     if first != last:
-        chain[last] = following
+        store32(table.records + last * table.stride + CHAIN_AT, following)
     else:
         # Shift back every entry that was pushed past the hole.
         count = len(entries)
@@ -220,10 +266,20 @@ def remove_first(table: Table, at: int) -> None:
 
 
 @kernel
-def _take_free(chain: I32, state: I64, slots: I64) -> None:
-    slot = state[0]
+def _take_free(table: Table, slots: I64) -> None:
+    state = table.state
     for i in range(len(slots)):
-        slots[i] = slot
-        slot = chain[slot]
-    state[0] = slot
+        if state[3] > 0:
+            slots[i] = state[0]
+            state[0] = next_of(table, state[0])
+            state[3] -= 1
+        else:
+            slots[i] = state[2]
+            state[2] += 1
     state[1] -= len(slots)
+
+
+@kernel
+def _codes_of(table: Table, slots: I64, codes: U64) -> None:
+    for i in range(len(slots)):
+        codes[i] = np.uint64(load64(table.records + slots[i] * table.stride))

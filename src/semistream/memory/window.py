@@ -3,25 +3,26 @@
 The papers' hash table H_S and queue Q as one structure inside the budget: a record a tuple (rowstore.py), a table from
 keys to tuples (table.py), and a doubly linked list through the slots that says who came first.
 
-    slot      0     1     2     3    ...      records, codes, marks
+    record    | code | chain | before | after | matched | the tuple |     a slot each
     table     key -> first .. last            all tuples of a key, oldest first
-    queue     oldest <-> ... <-> newest       before[], after[]
+    queue     oldest <-> ... <-> newest       before and after
     filter    eight bits a tuple              clear where no waiting tuple can have a key: small enough for the cache
     pairs     slot, row                       what a match found, until it is put out
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.address import prefetch
+from semistream.address import load8, load32, load64, prefetch, store8, store32
 from semistream.kernel import inlined, kernel
 from semistream.memory import table as tables
 from semistream.memory.budget import Budget, capacity_within
-from semistream.memory.leaves import Rows
+from semistream.memory.leaves import Leaf, Rows
 from semistream.memory.rowstore import RecordLayout, RowStore, string_bytes
 from semistream.memory.table import (
     Probes,
@@ -31,14 +32,17 @@ from semistream.memory.table import (
     find_slot,
     hash_of,
     insert,
+    last_narrow,
     last_of,
+    next_of,
     remove_first,
 )
 
-I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-_SLOT_BYTES = 4 + 4 + 1  # before, after, matched
+_BEFORE, _AFTER, _MATCHED = tables.HEADER_BYTES, tables.HEADER_BYTES + 4, tables.HEADER_BYTES + 8
+_HEADER_BYTES = _MATCHED + 1
+_NOBODY = 0xFFFFFFFF
 _PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tuples
 _PAIR_BYTES = 16
 _OLDEST, _NEWEST = 0, 1
@@ -54,15 +58,17 @@ class Window:
 
     store: RowStore
     table: Table
-    before: I32
-    after: I32
-    matched: NDArray[np.uint8]
     pair_slots: I64
     pair_rows: I64
     filter: I64
     capacity: int
     left: int = 0  # since the filter was made
-    _ends: I64 = field(default_factory=lambda: np.array([-1, -1], dtype=np.int64))
+    _ends: I64 = field(default_factory=lambda: np.array([_NOBODY, _NOBODY], dtype=np.int64))
+
+    @staticmethod
+    def layout(leaves: Sequence[Leaf]) -> RecordLayout:
+        """The records of tuples of these leaves."""
+        return RecordLayout.of(leaves, _HEADER_BYTES)
 
     @staticmethod
     def bytes_for(layout: RecordLayout, capacity: int, heap_bytes_per_tuple: float) -> int:
@@ -70,7 +76,6 @@ class Window:
         return (
             layout.bytes_for(capacity, heap_bytes_per_tuple)
             + tables.bytes_for(capacity)
-            + capacity * _SLOT_BYTES
             + min(capacity, _PAIRS) * _PAIR_BYTES
             + _filter_words(capacity) * 8
         )
@@ -96,9 +101,6 @@ class Window:
         return Window(
             store=store,
             table=tables.allocate(budget, "window", store, capacity, wide=wide, who=who),
-            before=budget.array("window", capacity, "i4", who=who),  # type: ignore[arg-type]
-            after=budget.array("window", capacity, "i4", who=who),  # type: ignore[arg-type]
-            matched=budget.array("window", capacity, "u1", who=who),  # type: ignore[arg-type]
             pair_slots=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
             pair_rows=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
             filter=budget.array("window", _filter_words(capacity), "i8", who=who),  # type: ignore[arg-type]
@@ -115,10 +117,19 @@ class Window:
         """How many more can wait, strings aside."""
         return int(self.table.state[tables.FREE])
 
-    @property
-    def codes(self) -> U64:
-        """The code of the tuple in each slot."""
-        return self.table.codes
+    def codes(self, slots: I64) -> U64:
+        """The codes of tuples."""
+        return tables.codes_of(self.table, slots)
+
+    def matched(self, slots: I64) -> NDArray[np.bool_]:
+        """Which tuples have met a row."""
+        out = np.empty(len(slots), dtype=np.bool_)
+        _get_matched(self.table, slots, out)
+        return out
+
+    def mark(self, slots: I64, matched: NDArray[np.bool_]) -> None:
+        """Say which tuples have met a row."""
+        _set_matched(self.table, slots, matched)
 
     def fits(self, rows: Rows, at: I64) -> int:
         """How many of these rows, from the first on, can be admitted now."""
@@ -132,7 +143,7 @@ class Window:
         """Let the rows at positions `at` wait, in this order; `codes` are theirs and they must fit. Gives their slots."""
         slots = tables.take_free(self.table, len(at))
         self.store.put(rows, at, slots)
-        _link(self.table, self.before, self.after, self.matched, self.filter, self._ends, codes, slots)
+        _link(self.table, self.filter, self._ends, codes, slots)
         return slots
 
     def match(
@@ -146,7 +157,6 @@ class Window:
         pairs, row, done = _match(
             self.table,
             self.filter,
-            self.matched,
             probes,
             start[0],
             start[1],
@@ -159,7 +169,7 @@ class Window:
     def oldest(self, count: int) -> I64:
         """The slots of the oldest tuples, oldest first."""
         out = np.empty(min(count, self.waiting), dtype=np.int64)
-        _walk(self.after, int(self._ends[_OLDEST]), out)
+        _walk(self.table, int(self._ends[_OLDEST]), out)
         return out
 
     def same_key(self, slots: I64) -> I64:
@@ -171,7 +181,7 @@ class Window:
     def release(self, slots: I64) -> None:
         """Let tuples go; of one key the oldest must come first. Slots may repeat."""
         freed = np.empty(len(slots), dtype=np.int64)
-        count = _release(self.table, self.before, self.after, self._ends, slots, freed)
+        count = _release(self.table, self._ends, slots, freed)
         self.store.free(freed[:count])
         self.left += int(count)
         if self.left * _STALE > self.capacity:
@@ -207,30 +217,21 @@ def _fill_filter(table: Table, bits: I64) -> None:
 
 
 @kernel
-def _link(
-    table: Table,
-    before: I32,
-    after: I32,
-    matched: NDArray[np.uint8],
-    bits: I64,
-    ends: I64,
-    codes: U64,
-    slots: I64,
-) -> None:
+def _link(table: Table, bits: I64, ends: I64, codes: U64, slots: I64) -> None:
     newest = ends[1]
     some = np.arange(_AT_ONCE)
     for i in range(len(slots)):
         if i % _AT_ONCE == 0:
             approach(table, codes, some[: min(_AT_ONCE, len(slots) - i)] + i)
         slot = slots[i]
-        table.codes[slot] = codes[i]
-        insert(table, find_slot(table, slot), codes[i], slot)
+        insert(table, codes[i], slot)
         _set_bits(bits, hash_of(codes[i]))
-        matched[slot] = 0
-        before[slot] = newest
-        after[slot] = -1
-        if newest >= 0:
-            after[newest] = slot
+        record = table.records + slot * table.stride
+        store8(record + _MATCHED, 0)
+        store32(record + _BEFORE, newest)
+        store32(record + _AFTER, _NOBODY)
+        if newest != _NOBODY:
+            store32(table.records + newest * table.stride + _AFTER, slot)
         else:
             ends[0] = slot
         newest = slot
@@ -241,7 +242,6 @@ def _link(
 def _match(
     table: Table,
     bits: I64,
-    matched: NDArray[np.uint8],
     probes: Probes,
     row: int,
     done: int,
@@ -250,7 +250,6 @@ def _match(
     rows: I64,
 ) -> tuple[int, int, int]:
     pairs = 0
-    wide = table.keys.stride != 0
     data = probes.data.ctypes.data
     perhaps = np.empty(_BLOCK, dtype=np.int64)
     bit_count = 64 * len(bits)
@@ -269,38 +268,51 @@ def _match(
         approach(table, probes.codes, perhaps[:count])
         for j in range(count):
             row = perhaps[j]
-            key, length = 0, 0
-            if wide:
-                key = data + probes.offsets[row]
-                length = probes.offsets[row + 1] - probes.offsets[row]
-            at = find(table, probes.codes[row], key, length)
-            if at < 0:
+            if table.wide == 0:
+                last = last_narrow(table, probes.codes[row])
+            else:
+                begin = probes.offsets[row]
+                at = find(table, probes.codes[row], data + begin, probes.offsets[row + 1] - begin)
+                last = last_of(table, at) if at >= 0 else -1
+            if last < 0:
                 continue
-            last = last_of(table, at)
-            slot = table.chain[last]
+            slot = next_of(table, last)
             for _ in range(done):
-                slot = table.chain[slot]
+                slot = next_of(table, slot)
             while True:
                 if pairs == len(slots):
                     return pairs, row, done
                 slots[pairs] = slot
                 rows[pairs] = row
-                matched[slot] |= mark
+                if mark:
+                    store8(table.records + slot * table.stride + _MATCHED, 1)
                 pairs += 1
                 done += 1
                 if slot == last:
                     break
-                slot = table.chain[slot]
+                slot = next_of(table, slot)
             done = 0
         row = end
     return pairs, row, 0
 
 
 @kernel
-def _walk(after: I32, slot: int, out: I64) -> None:
+def _walk(table: Table, slot: int, out: I64) -> None:
     for i in range(len(out)):
         out[i] = slot
-        slot = after[slot]
+        slot = load32(table.records + slot * table.stride + _AFTER)
+
+
+@kernel
+def _get_matched(table: Table, slots: I64, out: NDArray[np.bool_]) -> None:
+    for i in range(len(slots)):
+        out[i] = load8(table.records + slots[i] * table.stride + _MATCHED) != 0
+
+
+@kernel
+def _set_matched(table: Table, slots: I64, matched: NDArray[np.bool_]) -> None:
+    for i in range(len(slots)):
+        store8(table.records + slots[i] * table.stride + _MATCHED, 1 if matched[i] else 0)
 
 
 @kernel
@@ -310,7 +322,7 @@ def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
         last = last_of(table, find_slot(table, slots[i]))
         slot = last
         while True:
-            slot = table.chain[slot]
+            slot = next_of(table, slot)
             out[count] = slot
             count += 1
             if slot == last:
@@ -319,29 +331,32 @@ def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
 
 
 @kernel
-def _release(table: Table, before: I32, after: I32, ends: I64, slots: I64, freed: I64) -> int:
+def _release(table: Table, ends: I64, slots: I64, freed: I64) -> int:
     count = 0
+    entries, total = table.entries_at, len(table.entries)
     for i in range(len(slots)):
         if i % _AT_ONCE == 0:
             some = slots[i : i + _AT_ONCE]
             for slot in some:
-                prefetch(table.codes.ctypes.data + 8 * slot)
-                prefetch(before.ctypes.data + 4 * slot)
-                prefetch(after.ctypes.data + 4 * slot)
-            approach(table, table.codes, some)
+                prefetch(table.records + slot * table.stride)
+            for slot in some:
+                code = np.uint64(load64(table.records + slot * table.stride))
+                prefetch(entries + 8 * ((hash_of(code) * total) >> 31))  # type: ignore[arg-type]
         slot = slots[i]
         at = find_slot(table, slot)
-        if at < 0 or table.chain[last_of(table, at)] != slot:
+        if at < 0 or next_of(table, last_of(table, at)) != slot:
             continue  # gone already: it matched several rows
         remove_first(table, at)
-        if before[slot] >= 0:
-            after[before[slot]] = after[slot]
+        record = table.records + slot * table.stride
+        before, after = load32(record + _BEFORE), load32(record + _AFTER)
+        if before != _NOBODY:
+            store32(table.records + before * table.stride + _AFTER, after)
         else:
-            ends[0] = after[slot]
-        if after[slot] >= 0:
-            before[after[slot]] = before[slot]
+            ends[0] = after
+        if after != _NOBODY:
+            store32(table.records + after * table.stride + _BEFORE, before)
         else:
-            ends[1] = before[slot]
+            ends[1] = before
         freed[count] = slot
         count += 1
     return count
