@@ -173,7 +173,7 @@ def test_the_front_stage_goes_on_admitting_when_it_is_full(tmp_path):
         pa.table({"k": list(range(rows)), "v": list(range(rows))}), tmp_path / "s", key="k"
     )
     generator = np.random.default_rng(3)
-    first, second = generator.integers(0, 1500, 30_000), generator.integers(2500, 4000, 30_000)
+    first, second = generator.integers(0, 1000, 30_000), generator.integers(3000, 4000, 30_000)
     stream = pa.table({"k": np.concatenate([first, second])})
     joined = ss.join(
         stream.to_batches(max_chunksize=500),
@@ -183,7 +183,7 @@ def test_the_front_stage_goes_on_admitting_when_it_is_full(tmp_path):
         memory="120KB",
         disk="buffered",
     )
-    hits = [(batch["k"][0].as_py() >= 2500, joined.stats.front_hits) for batch in joined]
+    hits = [(batch["k"][0].as_py() >= 3000, joined.stats.front_hits) for batch in joined]
     assert joined.stats.evicted > 0
     before = max(count for moved, count in hits if not moved)
     assert joined.stats.front_hits - before > 0.3 * len(second)

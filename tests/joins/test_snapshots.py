@@ -131,7 +131,7 @@ def test_answers_are_handed_out_before_a_snapshot(tmp_path):
         pa.table({"k": [None, 1, 2]}), built, on="k", how="left", algorithm="in-memory", disk="buffered"
     )
     next(joined)
-    joined._ready.append(pa.record_batch({"k": [1]}))
+    joined._answers = iter([pa.record_batch({"k": [1]})])
     with pytest.raises(InvalidInputError, match=r"Take what ready\(\) gives first"):
         joined.snapshot()
     ordered = partly_joined(built, order="any")

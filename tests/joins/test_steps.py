@@ -118,9 +118,9 @@ def reads(
     reader.load = lambda pages, then=None: (then, seen.append(pages.tolist()), load(pages))[2]
     for keys in batches:
         offered(join, shape, pa.record_batch({"k": pa.array(keys, pa.int64())}))
-        join.advance()
+        list(join.advance())
     while join.pending:
-        join.advance()
+        list(join.advance())
     with_disks.close()
     assert join.stats.pages == sum(map(len, seen))
     assert join.stats.advances == len(seen)

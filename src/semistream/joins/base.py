@@ -2,6 +2,10 @@
 
     offer(tuples)   takes arrived tuples, at most `room` of them, and gives what can be answered at once
     advance()       does one disk access and gives what it answered
+
+Answers are put together as they are taken, so that no more than a batch of them is in memory: take them all before the
+next call, or nothing has happened.
+
     pending         how many tuples wait
     snapshot()      the waiting tuples as they came, oldest first, and what they have met
     restore(...)    let tuples of a snapshot wait again
@@ -13,7 +17,7 @@ miss; accounted bytes never exceed the budget; `pending` falls to zero within `b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,7 +30,7 @@ from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 
 I64 = NDArray[np.int64]
-Answers = list[pa.RecordBatch]
+Answers = Iterator[pa.RecordBatch]
 _MET, _MATCHED = "semistream_pages_met", "semistream_matched"
 _POSITION, _VERSION = "semistream.position", "semistream.version"
 Observer = Callable[[Loaded, I64], None]  # told which loaded rows met waiting tuples, a row per pair

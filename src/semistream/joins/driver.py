@@ -39,7 +39,7 @@ class Driver:
         return self.opened.join.stats
 
     def steps(self) -> Iterator[Answers]:
-        """Run to the end of the stream."""
+        """Run to the end of the stream; the answers of a step must be taken before the next one."""
         try:
             if self.resume is not None:
                 yield from self._resume(self.resume)
@@ -64,7 +64,7 @@ class Driver:
         everything = np.arange(len(self.rest), dtype=np.int64)
         return waiting.followed_by(self.shape.tuples_of(self.shape.some(self.rest, everything)))
 
-    def _arrive(self, batch: pa.RecordBatch) -> tuple[Tuples, Answers]:
+    def _arrive(self, batch: pa.RecordBatch) -> tuple[Tuples, list[pa.RecordBatch]]:
         """A batch's tuples, and those among them that have no key and so match nothing."""
         if self.ordered is not None:
             batch = numbered(batch, self.ordered.column, self.first_number)
@@ -129,13 +129,16 @@ class Driver:
             self.opened = open_join(opening, stats)
         self.stats.versions += 1
 
-    def _in_order(self, answers: Answers, *, last: bool = False) -> Answers:
+    def _in_order(self, answers: Iterable[pa.RecordBatch], *, last: bool = False) -> Answers:
         if self.ordered is None:
-            return answers
+            yield from answers
+            return
+        for batch in answers:
+            self.ordered.hold(batch)
         mark = self.first_number
         if self.rest is None or not len(self.rest):
             mark = self.stats.tuples
         oldest = self.opened.join.snapshot(1).tuples
         if len(oldest):
             mark = min(mark, oldest.column(self.ordered.column)[0].as_py())
-        return self.ordered.put(answers, mark, last=last)
+        yield from self.ordered.due(mark, last=last)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from semistream.joins.base import Answers, Join, JoinStats, Snapshot
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
+from semistream.joins.waiting import Waiting
 from semistream.master.keys import Keys
 from semistream.memory.rowstore import string_bytes
 
@@ -40,6 +42,7 @@ class FrontStage:
     hot: HotRows
     recorder: FrequencyRecorder
     complete: Complete | None  # None where no key repeats
+    watched: Waiting | None = None
 
     @property
     def stats(self) -> JoinStats:
@@ -68,19 +71,28 @@ class FrontStage:
         known = self.hot.find(some)
         absent = np.flatnonzero(known < 0)
         taken = len(some)
-        answers: Answers = []
+        behind: Answers = iter(())
         if len(absent):
             behind, count = self.behind.offer(some.select(absent))
-            answers += behind
             taken = int(absent[count]) if count < len(absent) else taken
         known = known[:taken]
         self.recorder.used(known, full=self.hot.table.room == 0)
-        answers += self.hot.answer(some.select(slice(0, taken)), known)
-        return answers, taken
+        return chain(behind, self.hot.answer(some.select(slice(0, taken)), known)), taken
 
     def advance(self) -> Answers:
         """Let the join behind do its disk access; it reports what it met to `observe`."""
         return self.behind.advance()
+
+    def watch(self, waiting: Waiting | None) -> None:
+        """Look on as the join behind matches."""
+        self.watched = waiting
+        if waiting is not None:
+            waiting.observer = self.observe
+
+    def unwatch(self) -> None:
+        """Look on no longer."""
+        if self.watched is not None:
+            self.watched.observer = None
 
     def observe(self, loaded: Loaded, rows: I64) -> None:
         """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""

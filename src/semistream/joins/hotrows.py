@@ -79,25 +79,25 @@ class HotRows:
     def answer(self, tuples: Tuples, known: I64) -> Answers:
         """Put out the tuples that `find` found, with all their rows."""
         at, slots = self.table.pairs(known)
-        answers, passed = self.shape.joined(
-            lambda part: self.shape.some(tuples, at[part]), lambda part: self._rows(slots[part]), len(at)
-        )
         hits = int(np.count_nonzero(known >= 0))
         self.stats.front_hits += hits
         self.stats.answered += hits
-        self.stats.rows += len(at) if passed is None else len(passed)
-        return answers if passed is None else answers + self._missed(tuples, known, at[passed])
-
-    def _missed(self, tuples: Tuples, known: I64, met: I64) -> Answers:
-        """Tuples whose key is here, but with no row that passes the condition."""
-        nothing = known >= 0
-        nothing[met] = False
+        nothing = known >= 0  # in the end: whose key is here, but with no row that passes the condition
+        for batch, passed in self.shape.joined(
+            lambda part: self.shape.some(tuples, at[part]), lambda part: self._rows(slots[part]), len(at)
+        ):
+            nothing[at[passed]] = False
+            self.stats.rows += len(batch)
+            yield batch
+        if self.shape.condition is None:
+            return
+        self.stats.misses += int(np.count_nonzero(nothing))
         missed = self.shape.missed(
             lambda: self.shape.tuples_of(self.shape.some(tuples, np.flatnonzero(nothing)))
         )
-        self.stats.misses += int(np.count_nonzero(nothing))
-        self.stats.rows += len(missed) if missed is not None else 0
-        return [missed] if missed is not None else []
+        if missed is not None:
+            self.stats.rows += len(missed)
+            yield missed
 
     def _rows(self, slots: I64) -> Assembled:
         kept = self.table.store.get(slots)

@@ -59,27 +59,28 @@ class HybridJoin:
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Fill the free places of the window."""
-        return [], self.waiting.admit(tuples, self.room)
+        return iter(()), self.waiting.admit(tuples, self.room)
 
     def advance(self) -> Answers:
         """One iteration: the oldest choose, their blocks are read, all that match leave."""
         if not self.pending:
-            return []
+            return
         # READ the oldest join attribute values from Q.
         oldest = self._choosing()
         found = self.finder.find(self.waiting.keys(oldest))
         nowhere = found.nowhere()
-        answers = self._miss(oldest[nowhere])
+        yield from self._miss(oldest[nowhere])
         oldest, found = oldest[~nowhere], found.select(~nowhere)
         if not len(oldest):
-            return answers
+            return
         complete, pages = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
         if not complete[0]:
-            return answers + self._long_key(oldest[:1], found.pages_of(0))
+            yield from self._long_key(oldest[:1], found.pages_of(0))
+            return
         # LOAD the partitions using the values as an index.
         loaded = self._load(pages)
         # OUTPUT what matches; DELETE all matched tuples from H and Q.
-        return answers + self._answered(loaded, oldest[complete])
+        yield from self._answered(loaded, oldest[complete])
 
     def _choosing(self) -> I64:
         """The oldest tuples, of each key the oldest."""
@@ -95,30 +96,28 @@ class HybridJoin:
 
     def _answered(self, loaded: Loaded, chosen: I64) -> Answers:
         rows = self.finder.complete_rows(loaded, self.waiting.keys(chosen))
-        answers, met = self.waiting.match(loaded, rows)
+        met = yield from self.waiting.match(loaded, rows)
         unmet = chosen[~self.waiting.window.matched(chosen)]
         self.waiting.answer(met)
-        return answers + self._miss(unmet)
+        yield from self._miss(unmet)
 
     def _miss(self, chosen: I64) -> Answers:
         """Tuples of these keys met nothing in any page that could hold them."""
-        return self.waiting.miss(self.waiting.window.same_key(chosen)) if len(chosen) else []
+        return self.waiting.miss(self.waiting.window.same_key(chosen)) if len(chosen) else iter(())
 
     def _long_key(self, chosen: I64, pages: I64) -> Answers:
         """A key whose rows fill more than the disk buffer: its pages are read in turns, for its tuples alone."""
         key = self.waiting.keys(chosen)
         tuples = self.waiting.window.same_key(chosen)
-        answers: Answers = []
         while len(pages):
             count = max(1, self.waiting.reader.fitting(pages))
             loaded = self._load(pages[:count])
-            more, _ = self.waiting.match(loaded, np.flatnonzero(is_in(loaded.keys, key)))
-            answers += more
+            yield from self.waiting.match(loaded, np.flatnonzero(is_in(loaded.keys, key)))
             pages = pages[count:]
         if self.waiting.window.matched(chosen).all():
             self.waiting.answer(tuples)
-            return answers
-        return answers + self.waiting.miss(tuples)
+        else:
+            yield from self.waiting.miss(tuples)
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first: they have met nothing."""

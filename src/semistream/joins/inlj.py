@@ -53,12 +53,12 @@ class IndexNestedLoopJoin:
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Queue the tuples."""
-        return [], self.waiting.admit(tuples, self.room)
+        return iter(()), self.waiting.admit(tuples, self.room)
 
     def advance(self) -> Answers:
         """Look up as many of the oldest tuples as the disk buffer has room for."""
         if not self.pending:
-            return []
+            return
         oldest = self.waiting.window.oldest(self.waiting.reader.pages_at_once)
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
@@ -67,8 +67,9 @@ class IndexNestedLoopJoin:
         found = _repeated(distinct, order, starts)
         count = self._fitting(found)
         if count == 0:
-            return self._long(oldest[:1], found.pages_of(0))
-        return self._looked_up(
+            yield from self._long(oldest[:1], found.pages_of(0))
+            return
+        yield from self._looked_up(
             oldest[:count], found.pages[: found.starts[count]], np.diff(found.starts[: count + 1])
         )
 
@@ -83,7 +84,6 @@ class IndexNestedLoopJoin:
     def _looked_up(self, slots: I64, pages: I64, counts: I64) -> Answers:
         waiting = self.waiting
         found_slots, found_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        answers: Answers = []
         if len(pages):
             loaded = waiting.reader.load(pages)
             self.stats.advances += 1
@@ -91,9 +91,9 @@ class IndexNestedLoopJoin:
             first = loaded.found.first_row
             ends = np.cumsum(counts)
             found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])
-            answers, _ = waiting.put_out(loaded, found_slots, found_rows)
+            yield from waiting.put_out(loaded, found_slots, found_rows)
             self._report(loaded, slots, found_slots, found_rows)
-        return answers + waiting.leave(slots, np.isin(slots, found_slots))
+        yield from waiting.leave(slots, np.isin(slots, found_slots))
 
     def _report(self, loaded: Loaded, slots: I64, found_slots: I64, rows: I64) -> None:
         """Tell who watches how often each row was met.
@@ -117,19 +117,17 @@ class IndexNestedLoopJoin:
         """One tuple whose key's rows fill more than the disk buffer."""
         waiting = self.waiting
         key = waiting.keys(slot)
-        answers: Answers = []
+        met = False
         while len(pages):
             count = max(1, waiting.reader.fitting(pages))
             loaded = waiting.reader.load(pages[:count])
             self.stats.advances += 1
             self.stats.pages += count
             rows = np.flatnonzero(is_in(loaded.keys, key))
-            answers += waiting.put_out(loaded, np.repeat(slot, len(rows)), rows)[0]
+            yield from waiting.put_out(loaded, np.repeat(slot, len(rows)), rows)
+            met = met or len(rows) > 0
             pages = pages[count:]
-        if not answers:
-            return waiting.miss(slot)
-        waiting.answer(slot)
-        return answers
+        yield from waiting.leave(slot, np.array([met]))
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first: they have met nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -57,18 +58,22 @@ class InMemoryJoin:
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Answer the tuples."""
         first = self.hot.find(tuples)
-        answers = self.hot.answer(tuples, first)
-        absent = np.flatnonzero(first < 0)
+        return chain(self.hot.answer(tuples, first), self._missed(tuples, np.flatnonzero(first < 0))), len(
+            tuples
+        )
+
+    def _missed(self, tuples: Tuples, absent: NDArray[np.int64]) -> Answers:
+        shape = self.hot.shape
         self.stats.misses += len(absent)
         self.stats.answered += len(absent)
-        shape = self.hot.shape
         missed = shape.missed(lambda: shape.tuples_of(shape.some(tuples, absent)))
-        self.stats.rows += len(missed) if missed is not None else 0
-        return [*answers, *([missed] if missed is not None else [])], len(tuples)
+        if missed is not None:
+            self.stats.rows += len(missed)
+            yield missed
 
     def advance(self) -> Answers:
         """Nothing to do."""
-        return []
+        return iter(())
 
     def snapshot(self, limit: int | None = None) -> Snapshot:  # noqa: ARG002 - there is nobody
         """Nobody waits."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 import pyarrow as pa
 
 from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError
-from semistream.joins.base import JoinStats, Snapshot
+from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
@@ -29,8 +29,8 @@ class JoinedStream(Iterator[pa.RecordBatch]):
 
     schema: pa.Schema
     _driver: Driver
-    _steps: Iterator[list[pa.RecordBatch]]
-    _ready: deque[pa.RecordBatch] = field(default_factory=deque)
+    _steps: Iterator[Answers]
+    _answers: Answers = field(default_factory=lambda: iter(()))  # of the last step
 
     @property
     def stats(self) -> JoinStats:
@@ -38,27 +38,32 @@ class JoinedStream(Iterator[pa.RecordBatch]):
         return self._driver.stats
 
     def __next__(self) -> pa.RecordBatch:
-        while not self._ready:
-            self._ready.extend(next(self._steps))
-        return self._ready.popleft()
+        while True:
+            batch = next(self._answers, None)
+            if batch is not None:
+                return batch
+            self._answers = next(self._steps)
 
     def ready(self) -> Iterator[pa.RecordBatch]:
-        """What is answered already and not yet handed out."""
-        while self._ready:
-            yield self._ready.popleft()
+        """The rest of what the last read answered: after it nothing is half done, and a snapshot can be taken."""
+        yield from self._answers
 
     def snapshot(self) -> pa.RecordBatch:
         """Every tuple that was taken from the stream and is not answered, to go on with: `join(..., resume=...)`.
 
         What is answered must have been handed out: take `ready()` first.
         """
-        if self._ready or self._driver.ordered is not None:
+        if self._driver.ordered is not None:
+            raise InvalidInputError(
+                "a snapshot", found='order="stream", which holds answers back', hint='Join with order="any".'
+            )
+        left = next(self._answers, None)
+        if left is not None:
+            self._answers = chain([left], self._answers)
             raise InvalidInputError(
                 "a snapshot",
-                found="answers that were not handed out yet"
-                if self._ready
-                else 'order="stream", which holds answers back',
-                hint="Take what ready() gives first." if self._ready else 'Join with order="any".',
+                found="answers that were not handed out yet",
+                hint="Take what ready() gives first.",
             )
         return self._driver.snapshot().to_arrow()
 

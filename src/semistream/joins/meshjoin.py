@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.sides import Tuples
-from semistream.joins.waiting import Waiting
+from semistream.joins.waiting import AT_ONCE, Waiting
 
 I64 = NDArray[np.int64]
 
@@ -79,7 +79,7 @@ class MeshJoin:
         count = self.waiting.admit(tuples, self.room)
         self._enter(self.read, count)
         self.taken += count
-        return [], count
+        return iter(()), count
 
     def advance(self) -> Answers:
         """One iteration: read up to b pages, join them with the window, let go who has met them all."""
@@ -87,11 +87,12 @@ class MeshJoin:
         if self.steps >= self.burst:
             self.steps = self.taken = 0
         if not self.pending:
-            return []
+            return
         waiting = self.waiting
         if not self.pages:
             self.entered.clear()
-            return waiting.miss(waiting.window.oldest(self.pending))
+            yield from waiting.miss(waiting.window.oldest(self.pending))
+            return
         # Line 2: read b pages, but none that the oldest tuple has met, and none over the master's end.
         left = self.pages - (self.read - self.entered[0][0])
         pages = self._next(self.position)[:left]
@@ -100,12 +101,15 @@ class MeshJoin:
         self.stats.advances += 1
         self.stats.pages += len(pages)
         # Lines 9 and 10: join the pages' rows with the window.
-        answers, _ = waiting.match(loaded)
+        yield from waiting.match(loaded)
         self.position = position
         self.read += len(pages)
         # Lines 3 to 6: the oldest have met every page; those that met nothing are misses.
-        done = waiting.window.oldest(self._leaving())
-        return answers + waiting.leave(done, waiting.window.matched(done))
+        leaving = self._leaving()
+        while leaving:
+            done = waiting.window.oldest(min(leaving, AT_ONCE))
+            yield from waiting.leave(done, waiting.window.matched(done))
+            leaving -= len(done)
 
     def _enter(self, read: int, count: int) -> None:
         if count and self.entered and self.entered[-1][0] == read:

@@ -75,10 +75,13 @@ class OpenJoin:
     budget: Budget
     reader: MasterReader
     finder: PageFinder | None
+    waiting: Waiting | None
     join: Join
 
     def close(self) -> None:
         """Close what was opened."""
+        if isinstance(self.join, FrontStage):
+            self.join.unwatch()  # else the two would keep each other alive
         self.reader.close()
         self.reader.disk.close()
         if self.finder is not None:
@@ -108,6 +111,7 @@ class OpenJoin:
             self.finder.move_to(master, self.opening.disk_kind)
         if front is not None:
             front.complete = _complete(master, self.finder)
+            front.watch(self.waiting)
         behind = front.behind if front is not None else self.join
         if isinstance(behind, MeshJoin):
             behind.restart(_per_step(self.opening, behind.waiting))
@@ -155,6 +159,7 @@ class _Parts:
         self.settings = opening.settings
         self.finder: PageFinder | None = None
         self.reader: MasterReader | None = None
+        self.waiting: Waiting | None = None
         self.disk = self.master.open_disk(opening.disk_kind)
 
     def close(self) -> None:
@@ -172,7 +177,8 @@ class _Parts:
                 self.master, self.stats, self.budget, self.opening.disk_kind, who=self.name
             )
         self.reader = self._reader()
-        return OpenJoin(self.opening, self.budget, self.reader, self.finder, self._join(self.reader))
+        join = self._join(self.reader)
+        return OpenJoin(self.opening, self.budget, self.reader, self.finder, self.waiting, join)
 
     def _join(self, reader: MasterReader) -> Join:
         if self.name == "in-memory":
@@ -190,7 +196,7 @@ class _Parts:
         if self.name == "optimised-x-hybridjoin":
             _fill(stage, reader)
         else:
-            waiting.observer = stage.observe
+            stage.watch(waiting)
         return stage
 
     def _reader(self) -> MasterReader:
@@ -220,9 +226,10 @@ class _Parts:
         )
 
     def _waiting(self, reader: MasterReader) -> Waiting:
-        return Waiting.open(
+        self.waiting = Waiting.open(
             self.shape, reader, self.budget, self.stats, heap_bytes=self.opening.heap_bytes, who=self.name
         )
+        return self.waiting
 
     def _hybrid(self, waiting: Waiting) -> HybridJoin:
         if self.finder is None:

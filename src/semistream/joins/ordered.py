@@ -6,7 +6,7 @@ it takes more than its part of the budget, no more tuples are let in until the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,24 +45,24 @@ class Ordered:
         """Whether no more may be answered ahead of their turn."""
         return self.held_bytes > self.limit_bytes
 
-    def put(
-        self, answers: Iterable[pa.RecordBatch], mark: int, *, last: bool = False
-    ) -> list[pa.RecordBatch]:
-        """Hold answers, and give those whose turn it is: every tuple before `mark` is answered."""
-        for batch in answers:
-            self.held.append(batch)
-            self.held_bytes += batch.nbytes
+    def hold(self, batch: pa.RecordBatch) -> None:
+        """Hold answers back."""
+        self.held.append(batch)
+        self.held_bytes += batch.nbytes
+
+    def due(self, mark: int, *, last: bool = False) -> Iterator[pa.RecordBatch]:
+        """Those whose turn it is: every tuple before `mark` is answered."""
         rows = sum(map(len, self.held))
         worth_it = last or self.is_full or (mark - self.mark) * _LATEST >= rows
         if not rows or mark == self.mark or not worth_it:
-            return []
+            return
         self.mark = mark
         whole = pa.concat_batches(self.held)
         due = pc.less(whole.column(self.column), mark)
         ready, later = whole.filter(due), whole.filter(pc.invert(due))
         self.held = [later] if len(later) else []
         self.held_bytes = later.nbytes if len(later) else 0
-        ready = ready.take(
-            pc.sort_indices(ready.column(self.column))
-        )  # stable: a tuple's rows stay as they came
-        return [ready.drop_columns([self.column])] if len(ready) else []
+        if len(ready):
+            # Stable: a tuple's rows stay as they came.
+            ready = ready.take(pc.sort_indices(ready.column(self.column)))
+            yield ready.drop_columns([self.column])

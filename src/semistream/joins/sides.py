@@ -6,7 +6,8 @@ already gets the suffix ``_master``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -32,7 +33,7 @@ I64 = NDArray[np.int64]
 CLASH_SUFFIX = "_master"
 KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
 Taker = Callable[[slice], Assembled]  # a part of what was asked for
-_OUTPUT_ROWS = 1 << 15  # pairs put out at a time: bounds the memory of output in flight
+_OUTPUT_ROWS = 1 << 14  # pairs put out at a time: bounds the memory of output in flight
 _NO_BYTES = np.empty(0, dtype=np.uint8)
 _NO_OFFSETS = np.zeros(1, dtype=np.int64)
 
@@ -134,31 +135,28 @@ class JoinShape:
         """Some of the tuples, put together."""
         return self.source.take(tuples.rows, tuples.at[at])
 
-    def joined(self, stream: Taker, master: Taker, count: int) -> tuple[list[pa.RecordBatch], I64 | None]:
+    def joined(self, stream: Taker, master: Taker, count: int) -> Iterator[tuple[pa.RecordBatch, I64]]:
         """Tuples with the master rows they met, side by side, in batches of bounded size.
 
-        Either side gives its part of the pairs, a range of them at a time. With a condition, says which pairs passed it.
+        Either side gives its part of the pairs, a range of them at a time. With each batch comes which pairs are in it: all
+        of them, or those that passed the condition.
         """
-        answers, passed = [], []
-        ranges = [(start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS)]
+        ranges = deque((start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS))
         while ranges:
-            begin, end = ranges.pop(0)
+            begin, end = ranges.popleft()
             left, right = stream(slice(begin, end)), master(slice(begin, end))
             if (left.is_too_long or right.is_too_long) and end - begin > 1:
                 middle = (begin + end) // 2
-                ranges[:0] = [(begin, middle), (middle, end)]
+                ranges.extendleft([(middle, end), (begin, middle)])
                 continue
             columns = self._stream_columns(left) + right.columns(self.master_builders)
             batch = pa.RecordBatch.from_arrays(columns, schema=self.output)
+            chosen = np.arange(end - begin)
             if self.condition is not None:
                 chosen = passing(self.condition, batch)
-                passed.append(begin + chosen)
                 batch = batch.take(pa.array(chosen)) if len(chosen) < len(batch) else batch
             if len(batch):
-                answers.append(batch)
-        if self.condition is None:
-            return answers, None
-        return answers, np.concatenate(passed) if passed else np.empty(0, dtype=np.int64)
+                yield batch, begin + chosen
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
         return (kept.without_key() if self.wide else kept).columns(self.stream_builders)

@@ -13,7 +13,6 @@ met nothing. Any other column may be null in a stored row too.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -221,9 +220,7 @@ def _marked_once(batches: Batches, master: Master, on: On, name: str, options: J
             if begin is None:
                 return
             seen.bits[:] = 0
-            # The next one needs its memory; a front stage and what is behind it know each other, so that takes a collector.
-            del joined
-            gc.collect()
+            del joined  # the next one needs its memory
             joined = next_segment(begin)
 
     _add_up(stats, JoinStats(), joined.stats, len(seen.bits))

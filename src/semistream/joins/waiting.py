@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
@@ -20,6 +21,7 @@ from semistream.memory.table import Probes
 from semistream.memory.window import Window
 
 I64 = NDArray[np.int64]
+AT_ONCE = 1 << 15  # tuples that leave together: bounds the memory of what is put out
 _NOBODY = np.empty(0, dtype=np.int64)
 
 
@@ -64,26 +66,22 @@ class Waiting:
             self.stats.admitted += count
         return count
 
-    def match(self, loaded: Loaded, rows: I64 | None = None) -> tuple[Answers, I64]:
+    def match(self, loaded: Loaded, rows: I64 | None = None) -> Generator[pa.RecordBatch, None, I64]:
         """Join loaded rows, or some of them, with the waiting tuples.
 
-        Gives the output, and the slots of the tuples that met something: of one key oldest first, perhaps repeated.
+        Gives the output and, at its end, the slots of the tuples that met something: of one key oldest first, perhaps
+        repeated.
         """
-        answers: Answers = []
         met: list[I64] = []
         joined: list[I64] = []
         for slots, found in self._pairs(loaded, rows):
-            more, passed = self.put_out(loaded, slots, found)
-            answers += more
-            if passed is not None:
-                self.window.mark(slots[passed], np.ones(len(passed), dtype=np.bool_))
-            met.append((slots if passed is None else slots[passed]).copy())
+            met.append((yield from self.put_out(loaded, slots, found)))
             joined.append(found.copy())
         if not met:
-            return answers, _NOBODY
+            return _NOBODY
         if self.observer is not None:  # told once, of all: it must see every row of a key together
             self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
-        return answers, np.concatenate(met) if len(met) > 1 else met[0]
+        return np.concatenate(met) if len(met) > 1 else met[0]
 
     def _pairs(self, loaded: Loaded, rows: I64 | None) -> Iterator[tuple[I64, I64]]:
         """Candidates: slots and loaded rows, some at a time, valid until the next ones."""
@@ -139,13 +137,19 @@ class Waiting:
             hit = hit[pairwise_equal(keys.take(owner[hit]), loaded.keys.take(rows[hit]))]
         return slots[owner[hit]], rows[hit]
 
-    def put_out(self, loaded: Loaded, slots: I64, rows: I64) -> tuple[Answers, I64 | None]:
-        """Join tuples with loaded rows, side by side; with a condition, say which pairs passed it."""
-        answers, passed = self.shape.joined(
+    def put_out(self, loaded: Loaded, slots: I64, rows: I64) -> Generator[pa.RecordBatch, None, I64]:
+        """Join tuples with loaded rows, side by side; at the end, the slots of those that passed the condition."""
+        met: list[I64] = []
+        for batch, passed in self.shape.joined(
             lambda part: self.window.store.get(slots[part]), lambda part: loaded.rows(rows[part]), len(slots)
-        )
-        self.stats.rows += len(slots) if passed is None else len(passed)
-        return answers, passed
+        ):
+            met.append(slots[passed])
+            self.stats.rows += len(batch)
+            yield batch
+        kept = np.concatenate(met) if met else _NOBODY
+        if self.shape.condition is not None:
+            self.window.mark(kept, np.ones(len(kept), dtype=np.bool_))
+        return kept
 
     def answer(self, slots: I64) -> None:
         """Tuples that met all they can meet leave; slots may repeat, and of one key come oldest first."""
@@ -157,13 +161,16 @@ class Waiting:
         """Tuples that are done leave, of one key oldest first; those that met nothing are put out as misses."""
         missed = self.shape.missed(lambda: self.shape.tuples_of(self.window.store.get(slots[~met])))
         self.stats.misses += int(np.count_nonzero(~met))
-        self.stats.rows += len(missed) if missed is not None else 0
+        if missed is not None:
+            self.stats.rows += len(missed)
+            yield missed
         self.answer(slots)
-        return [missed] if missed is not None else []
 
     def miss(self, slots: I64) -> Answers:
-        """Tuples that met nothing leave."""
-        return self.leave(slots, np.zeros(len(slots), dtype=np.bool_)) if len(slots) else []
+        """Tuples that met nothing leave, some at a time."""
+        for start in range(0, len(slots), AT_ONCE):
+            some = slots[start : start + AT_ONCE]
+            yield from self.leave(some, np.zeros(len(some), dtype=np.bool_))
 
     def keys(self, slots: I64) -> Keys:
         """The keys of waiting tuples."""

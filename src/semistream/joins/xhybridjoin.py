@@ -54,18 +54,18 @@ class XHybridJoin:
 
     def advance(self) -> Answers:
         """Lines 8 to 23: the pinned rows, then the partition that the oldest tuple chooses."""
-        return self._pinned() + self.hybrid.advance()
+        yield from self._pinned()
+        yield from self.hybrid.advance()
 
     def _pinned(self) -> Answers:
         waiting = self.hybrid.waiting
         if self.pinned is None or not waiting.window.waiting:
-            return []
+            return
         nobody = waiting.keys(np.empty(0, dtype=np.int64))
-        answers, met = waiting.match(self.pinned, self.hybrid.finder.complete_rows(self.pinned, nobody))
+        met = yield from waiting.match(self.pinned, self.hybrid.finder.complete_rows(self.pinned, nobody))
         before = self.stats.answered
         waiting.answer(met)
         self.stats.front_hits += self.stats.answered - before
-        return answers
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first."""
