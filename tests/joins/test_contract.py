@@ -266,6 +266,8 @@ def test_hybridjoin_reads_only_pages_that_are_waited_for(tmp_path):
         ({"on": "x"}, "'x' must be one of them"),
         ({"on": {"n": "v"}}, "Join on exactly the master's key"),
         ({"on": "k", "columns": ["w"]}, "Leave out w"),
+        ({"on": "k", "columns": "v"}, "Name each column once"),
+        ({"on": "k", "columns": ["v", "v"]}, "Name each column once"),
         ({"on": "k", "algorithm": "hibridjoin"}, "Did you mean 'hybridjoin'"),
         ({"on": "k", "memory": "lots"}, "Give a number of bytes"),
         ({"on": {"n": "k"}}, "Cast the stream's column"),
@@ -286,3 +288,39 @@ def test_names_that_clash_get_a_suffix_and_left_joins_are_nullable(tmp_path):
     assert joined.schema.field("v_master").nullable
     got = {row["id"]: row["v_master"] for b in joined for row in b.to_pylist()}
     assert got == {1: 2, 3: None}
+
+
+def test_a_clash_with_a_suffixed_name_gets_another_suffix(tmp_path):
+    master = ss.build_master(pa.table({"k": [1], "v": [2], "v_master": [3]}), tmp_path / "s", key="k")
+    joined = ss.join(pa.table({"k": [1], "v": [7]}), master, on="k")
+    assert joined.schema.names == ["k", "v", "v_master", "v_master_master"]
+    assert [row for b in joined for row in b.to_pylist()] == [
+        {"k": 1, "v": 7, "v_master": 2, "v_master_master": 3}
+    ]
+
+
+def test_names_that_repeat_in_the_stream_are_refused(tmp_path):
+    master = ss.build_master(pa.table({"k": [1], "v": [2]}), tmp_path / "s", key="k")
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["k", "k"])
+    with pytest.raises(InvalidInputError, match="Rename those that repeat"):
+        ss.join([twice], master, on="k")
+
+
+@pytest.mark.parametrize("algorithm", FIXED)
+def test_a_number_too_large_for_the_key_is_a_miss(algorithm, tmp_path):
+    master = ss.build_master(
+        pa.table({"k": pa.array([1, -5], pa.int32()), "v": [2, 3]}), tmp_path / "s", key="k"
+    )
+    stream = pa.table({"k": pa.array([1, 2**40, -5, 1 + 2**32, None], pa.int64()), "n": list(range(5))})
+    out, stats = run(stream, master, "k", rows=5, how="left", algorithm=algorithm, memory="1MB")
+    assert sorted(zip(out["n"].to_pylist(), out["v"].to_pylist(), strict=True)) == [
+        (0, 2),
+        (1, None),
+        (2, 3),
+        (3, None),
+        (4, None),
+    ]
+    assert (stats.misses, stats.answered) == (3, 5)
+    unsigned = pa.table({"k": pa.array([1, 2**63 + 5], pa.uint64()), "n": [0, 1]})
+    out, _ = run(unsigned, master, "k", rows=5, how="inner", algorithm=algorithm, memory="1MB")
+    assert out["n"].to_pylist() == [0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
@@ -22,7 +23,6 @@ from semistream.joins.condition import Between, Condition, passing
 from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
-from semistream.master.part import drop_null_keys, has_key
 from semistream.memory.assembly import Assembled, ColumnBuilder, ColumnSource, column_builders
 from semistream.memory.leaves import Leaf, Rows, leaves_of, rows_of
 from semistream.memory.table import Probes
@@ -106,16 +106,17 @@ class JoinShape:
             codes = np.zeros(len(batch), dtype=np.uint64)
             rows, every = rows_of(batch, self.stream_leaves), np.arange(len(batch), dtype=np.int64)
             return Tuples(rows, every, codes, NarrowKeys(codes)), batch.slice(0, 0)
-        valid = drop_null_keys(batch, self.stream_key)
-        keyless = batch.slice(0, 0)
-        if len(valid) < len(batch):
-            keyless = batch.filter(pc.invert(has_key(batch, self.stream_key)))
         columns = [
-            _cast(valid.column(valid.schema.get_field_index(name)), kind, name)
+            _cast(batch.column(batch.schema.get_field_index(name)), kind, name)
             for name, kind in zip(self.stream_key, self.codec.types, strict=True)
         ]
+        keyless = batch.slice(0, 0)
+        if any(column.null_count for column in columns):
+            valid = reduce(pc.and_, [column.is_valid() for column in columns])
+            keyless, batch = batch.filter(pc.invert(valid)), batch.filter(valid)
+            columns = [column.filter(valid) for column in columns]
         keys = self.codec.encode(columns)
-        rows = rows_of(valid, self.stream_leaves)
+        rows = rows_of(batch, self.stream_leaves)
         if isinstance(keys, WideKeys):
             rows = rows.after_key(keys.offsets, keys.data)
         return Tuples(rows, np.arange(rows.count, dtype=np.int64), codes_of(keys), keys), keyless
@@ -186,13 +187,19 @@ def shape_join(
         raise InvalidInputError(
             "a join without on= and condition=", found="nothing to join by", hint=f"Try on={master.key[0]!r}."
         )
+    if len(set(stream.names)) < len(stream.names):
+        raise InvalidInputError(
+            "a stream with distinct column names",
+            found=", ".join(stream.names),
+            hint="Rename those that repeat.",
+        )
     stream_key = () if on is None else _stream_key(stream, master, on)
     payload = _payload(master, columns, without=master.key if stream_key else ())
     selected = pa.schema([master.schema.field(name) for name in payload])
-    named = [
-        field.with_name(_free_name(field.name, stream.names)).with_nullable(field.nullable or how == "left")
-        for field in selected
-    ]
+    named: list[pa.Field] = []
+    for field in selected:
+        name = _free_name(field.name, [*stream.names, *(other.name for other in named)])
+        named.append(field.with_name(name).with_nullable(field.nullable or how == "left"))
     output = pa.schema([*stream, *named])
     if isinstance(condition, Between):
         condition = condition.renamed(dict(zip(payload, (field.name for field in named), strict=True)))
@@ -235,6 +242,12 @@ def _stream_key(stream: pa.Schema, master: Master, on: On) -> tuple[str, ...]:
 def _payload(master: Master, columns: Sequence[str] | None, *, without: Sequence[str]) -> tuple[str, ...]:
     if columns is None:
         return tuple(name for name in master.schema.names if name not in without)
+    if isinstance(columns, str) or len(set(columns)) < len(columns):
+        raise InvalidInputError(
+            f"columns={columns!r}",
+            found="no list of distinct names",
+            hint="Name each column once: columns=['price'].",
+        )
     unknown = [name for name in columns if name not in master.schema.names]
     if unknown:
         raise InvalidInputError(
@@ -276,9 +289,12 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
 
 
 def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """A key column in the master's type; a whole number that type cannot hold is null, for it can match nothing."""
     if column.type == kind:
         return column
     try:
+        if pat.is_integer(column.type) and pat.is_integer(kind):
+            return _fitting(column, kind).cast(kind)
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
@@ -286,6 +302,16 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
             found=f"{column.type} ({error})",
             hint="Cast the stream's column to the key's type; a value that does not fit can match nothing.",
         ) from error
+
+
+def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    limits = np.iinfo(kind.to_pandas_dtype())
+    held = np.iinfo(column.type.to_pandas_dtype())
+    fits = pc.and_(
+        pc.greater_equal(column, pa.scalar(max(int(limits.min), int(held.min)), column.type)),
+        pc.less_equal(column, pa.scalar(min(int(limits.max), int(held.max)), column.type)),
+    )
+    return pc.if_else(fits, column, pa.scalar(None, column.type))
 
 
 @kernel
