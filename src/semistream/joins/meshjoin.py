@@ -42,8 +42,7 @@ class MeshJoin:
     burst: int = (
         1  # iterations whose tuples are let in together: the same w on average, with less to do per tuple
     )
-    taken: int = 0  # tuples let in since the burst began
-    steps: int = 0  # iterations since then
+    taken: int = 0  # tuples let in since the last iteration
     entered: deque[tuple[int, int]] = field(
         default_factory=deque
     )  # oldest first: `read` when they came, how many
@@ -62,7 +61,7 @@ class MeshJoin:
     def room(self) -> int:
         """Free places, but no more than are let in per iteration."""
         free = self.waiting.window.room
-        return free if self.per_step is None else max(0, min(free, self.burst * self.per_step - self.taken))
+        return free if self.per_step is None else max(0, min(free, self.per_step - self.taken))
 
     @property
     def pending(self) -> int:
@@ -83,9 +82,7 @@ class MeshJoin:
 
     def advance(self) -> Answers:
         """One iteration: read up to b pages, join them with the window, let go who has met them all."""
-        self.steps += 1
-        if self.steps >= self.burst:
-            self.steps = self.taken = 0
+        self.taken = 0
         if not self.pending:
             return
         waiting = self.waiting
@@ -169,4 +166,4 @@ class MeshJoin:
 
     def restart(self, per_step: int | None) -> None:
         """Begin a new cycle, over another version of the master; nobody waits."""
-        self.per_step, self.position, self.read, self.taken, self.steps = per_step, 0, 0, 0, 0
+        self.per_step, self.position, self.read, self.taken = per_step, 0, 0, 0

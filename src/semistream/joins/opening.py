@@ -38,7 +38,6 @@ from semistream.memory.rowtable import RowTable
 
 _SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
 _BLOCK_BUFFER = 4 << 20
-_BURST = 4
 _FRONT_SHARE = 0.35
 _PINNED_SHARE = 0.25
 
@@ -238,8 +237,7 @@ class _Parts:
 
     def _behind(self, waiting: Waiting) -> Join:
         if self.name in SCANNING:
-            burst = _BURST if self.settings.per_step is None else 1
-            return MeshJoin(waiting, _per_step(self.opening, waiting), burst=burst)
+            return MeshJoin(waiting, _per_step(self.opening, waiting))
         if self.name in ("inlj", "cinlj") and self.finder is not None:
             return IndexNestedLoopJoin(waiting, self.finder)
         return self._hybrid(waiting)

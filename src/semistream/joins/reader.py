@@ -44,10 +44,13 @@ class PageSource:
             rows.append((first, leaf.width, leaf.kind))
         return PageSource(leaves, np.array(rows, dtype=np.int64).reshape(-1, 3))
 
-    def take(self, found: LoadedPages, at: I64) -> Assembled:
+    def nullable(self, found: LoadedPages) -> NDArray[np.bool_]:
+        """Which leaves may have nulls: those that a page has a bitmap for."""
+        bitmaps: NDArray[np.bool_] = (found.address[:, self.plan[:, 0]] != pages_.ABSENT).any(axis=0)
+        return bitmaps
+
+    def take(self, found: LoadedPages, nullable: NDArray[np.bool_], at: I64) -> Assembled:
         """These leaves of loaded rows."""
-        # A leaf may have nulls where a page has a bitmap for it.
-        nullable = (found.address[:, self.plan[:, 0]] != pages_.ABSENT).any(axis=0)
         made = pages_.from_pages(
             address_of(found.buffer), found.first_row, found.address, self.plan, nullable, at
         )
@@ -63,10 +66,11 @@ class Loaded:
     found: LoadedPages
     probes: Probes
     keys: Keys
+    nullable: NDArray[np.bool_]  # of the output's leaves
 
     def rows(self, at: I64) -> Assembled:
         """The output columns of loaded rows."""
-        return self.reader.output.take(self.found, at)
+        return self.reader.output.take(self.found, self.nullable, at)
 
 
 @dataclass
@@ -151,7 +155,7 @@ class MasterReader:
         extents = self.master.data.load(pages, self.disk, buffer)
         found = pages_.locate(buffer, extents.target, self.buffers)
         keys = self._keys(found, self.codes[half])
-        return Loaded(self, pages, found, probes_of(keys), keys)
+        return Loaded(self, pages, found, probes_of(keys), keys, self.output.nullable(found))
 
     def fitting(self, pages: I64) -> int:
         """How many of these pages, from the first on, one access may bring."""
@@ -185,7 +189,9 @@ class MasterReader:
         codec = self.master.codec
         if not codec.is_narrow:
             everything = np.arange(found.rows, dtype=np.int64)
-            return codec.encode(self.key.take(found, everything).columns(self.key_builders))
+            return codec.encode(
+                self.key.take(found, self.key.nullable(found), everything).columns(self.key_builders)
+            )
         codes = room[: found.rows] if found.rows <= len(room) else np.empty(found.rows, dtype=np.uint64)
         narrow_codes(found, self.key, codec, codes)
         return NarrowKeys(codes)
