@@ -31,7 +31,8 @@ Complete = Callable[
     [Loaded, I64], NDArray[np.bool_]
 ]  # which of these loaded rows have keys that are loaded whole
 _AT_ONCE = 1024  # tuples probed together, at least
-_PER_PLACE = 8  # and for every place behind
+_AMPLE = 1.1  # and, of those expected to fill the places behind, a few more
+_LEAST_SHARE = 0.01
 
 
 @dataclass
@@ -43,6 +44,7 @@ class FrontStage:
     recorder: FrequencyRecorder
     complete: Complete | None  # None where no key repeats
     watched: Waiting | None = None
+    absent_share: float = 1.0  # of the tuples, lately
 
     @property
     def stats(self) -> JoinStats:
@@ -67,9 +69,10 @@ class FrontStage:
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Algorithm 3: answer who meets a hot row; the others wait, as long as there is room for them."""
         # Probing many more tuples than can wait would be for nothing: they come again.
-        some = tuples.select(slice(0, max(_AT_ONCE, _PER_PLACE * self.behind.room)))
+        some = tuples.select(slice(0, max(_AT_ONCE, int(_AMPLE * self.behind.room / self.absent_share))))
         known = self.hot.find(some)
         absent = np.flatnonzero(known < 0)
+        self.absent_share = 0.9 * self.absent_share + 0.1 * max(len(absent) / len(some), _LEAST_SHARE)
         taken = len(some)
         behind: Answers = iter(())
         if len(absent):
