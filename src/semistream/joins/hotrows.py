@@ -86,7 +86,8 @@ class HotRows:
         for batch, passed in self.shape.joined(
             lambda part: self.shape.some(tuples, at[part]), lambda part: self._rows(slots[part]), len(at)
         ):
-            nothing[at[passed]] = False
+            if passed is not None:
+                nothing[at[passed]] = False
             self.stats.rows += len(batch)
             yield batch
         if self.shape.condition is None:

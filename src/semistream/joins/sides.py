@@ -136,11 +136,11 @@ class JoinShape:
         """Some of the tuples, put together."""
         return self.source.take(tuples.rows, tuples.at[at])
 
-    def joined(self, stream: Taker, master: Taker, count: int) -> Iterator[tuple[pa.RecordBatch, I64]]:
+    def joined(self, stream: Taker, master: Taker, count: int) -> Iterator[tuple[pa.RecordBatch, I64 | None]]:
         """Tuples with the master rows they met, side by side, in batches of bounded size.
 
-        Either side gives its part of the pairs, a range of them at a time. With each batch comes which pairs are in it: all
-        of them, or those that passed the condition.
+        Either side gives its part of the pairs, a range of them at a time. Where there is a condition, with each batch comes
+        which pairs passed it.
         """
         ranges = deque((start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS))
         while ranges:
@@ -152,12 +152,12 @@ class JoinShape:
                 continue
             columns = self._stream_columns(left) + right.columns(self.master_builders)
             batch = pa.RecordBatch.from_arrays(columns, schema=self.output)
-            chosen = np.arange(end - begin)
-            if self.condition is not None:
-                chosen = passing(self.condition, batch)
-                batch = batch.take(pa.array(chosen)) if len(chosen) < len(batch) else batch
-            if len(batch):
-                yield batch, begin + chosen
+            if self.condition is None:
+                yield batch, None
+                continue
+            chosen = passing(self.condition, batch)
+            if len(chosen):
+                yield batch.take(pa.array(chosen)) if len(chosen) < len(batch) else batch, begin + chosen
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
         return (kept.without_key() if self.wide else kept).columns(self.stream_builders)

@@ -143,12 +143,14 @@ class Waiting:
         for batch, passed in self.shape.joined(
             lambda part: self.window.store.get(slots[part]), lambda part: loaded.rows(rows[part]), len(slots)
         ):
-            met.append(slots[passed])
+            if passed is not None:
+                met.append(slots[passed])
             self.stats.rows += len(batch)
             yield batch
+        if self.shape.condition is None:
+            return slots.copy()
         kept = np.concatenate(met) if met else _NOBODY
-        if self.shape.condition is not None:
-            self.window.mark(kept, np.ones(len(kept), dtype=np.bool_))
+        self.window.mark(kept, np.ones(len(kept), dtype=np.bool_))
         return kept
 
     def answer(self, slots: I64) -> None:

@@ -47,7 +47,7 @@ class Assembled:
     @property
     def is_too_long(self) -> bool:
         """Whether the strings of a column are more than a batch can hold; they were left out then."""
-        return bool((self.places[:, -1] > MOST_TEXT).any())
+        return not len(self.text) and bool((self.places[:, -1] > MOST_TEXT).any())
 
     def columns(self, builders: Sequence[ColumnBuilder]) -> list[pa.Array]:
         """As columns."""

@@ -130,9 +130,9 @@ class RowStore:
             self.live[slots] = True
         self._nullable |= rows.addresses[:, 2] != 0
         _put(
-            address_of(self.records),
+            self.records_at,
             layout.stride,
-            address_of(self.heap),
+            self.heap_at,
             layout.heap_at,
             layout.nulls_at,
             layout.plan,
@@ -147,10 +147,10 @@ class RowStore:
         """The rows in these slots."""
         layout = self.layout
         made = from_records(
-            address_of(self.records),
+            self.records_at,
             layout.stride,
             layout.nulls_at,
-            address_of(self.heap),
+            self.heap_at,
             layout.heap_at,
             layout.plan,
             self._nullable,
@@ -162,10 +162,18 @@ class RowStore:
         """Give the heap bytes of these rows back."""
         if self.layout.has_heap and len(slots):
             self.heap_live -= int(
-                _heap_bytes(
-                    address_of(self.records), self.layout.stride, self.layout.length_offsets, self.live, slots
-                )
+                _heap_bytes(self.records_at, self.layout.stride, self.layout.length_offsets, self.live, slots)
             )
+
+    @cached_property
+    def records_at(self) -> int:
+        """The address of the records."""
+        return address_of(self.records)
+
+    @cached_property
+    def heap_at(self) -> int:
+        """The address of the heap."""
+        return address_of(self.heap)
 
     @property
     def heap_room(self) -> int:
