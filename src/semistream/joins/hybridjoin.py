@@ -26,6 +26,7 @@ from semistream.joins.waiting import Waiting
 from semistream.master.keys import is_in
 
 I64 = NDArray[np.int64]
+_LOOK_AHEAD = 3  # times as many tuples as choose: enough that as many remain when those answered have left
 
 
 @dataclass
@@ -66,7 +67,7 @@ class HybridJoin:
         if not self.pending:
             return
         # READ the oldest join attribute values from Q.
-        oldest = self._choosing()
+        oldest = self._of_each_key(self.waiting.window.oldest(self.parallel))
         found = self.finder.find(self.waiting.keys(oldest))
         nowhere = found.nowhere()
         yield from self._miss(oldest[nowhere])
@@ -78,21 +79,41 @@ class HybridJoin:
             yield from self._long_key(oldest[:1], found.pages_of(0))
             return
         # LOAD the partitions using the values as an index.
-        loaded = self._load(pages)
+        loaded = self._load(pages, then=self._expected(pages))
         # OUTPUT what matches; DELETE all matched tuples from H and Q.
         yield from self._answered(loaded, oldest[complete])
 
-    def _choosing(self) -> I64:
-        """The oldest tuples, of each key the oldest."""
-        oldest = self.waiting.window.oldest(self.parallel)
+    def _of_each_key(self, oldest: I64) -> I64:
+        """Of each key the oldest of these tuples."""
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
         return oldest[np.sort(order[keys.take(order).starts()])]
 
-    def _load(self, pages: I64) -> Loaded:
+    def _expected(self, pages: I64) -> I64 | None:
+        """What the next iteration will read, if these pages answer whom they can: it may be read meanwhile.
+
+        The tuples that will be the oldest are those now behind them that none of these pages is for. Only where the index is
+        in memory is it worth asking.
+        """
+        if not self.waiting.reader.reads_ahead or self.parallel == 1 or self.finder.master.layout != "key":
+            return None
+        oldest = self.waiting.window.oldest(_LOOK_AHEAD * self.parallel)
+        found = self.finder.find(self.waiting.keys(oldest))
+        tuples = np.repeat(np.arange(len(oldest)), np.diff(found.starts))
+        stays = np.ones(len(oldest), dtype=np.bool_)
+        stays[tuples[np.isin(found.pages, pages)]] = False
+        oldest = self._of_each_key(oldest[stays][: self.parallel])
+        found = self.finder.find(self.waiting.keys(oldest))
+        found = found.select(~found.nowhere())
+        if not len(found.pages):
+            return None
+        complete, following = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
+        return following if complete[0] else None
+
+    def _load(self, pages: I64, then: I64 | None = None) -> Loaded:
         self.stats.advances += 1
         self.stats.pages += len(pages)
-        return self.waiting.reader.load(pages)
+        return self.waiting.reader.load(pages, then)
 
     def _answered(self, loaded: Loaded, chosen: I64) -> Answers:
         rows = self.finder.complete_rows(loaded, self.waiting.keys(chosen))

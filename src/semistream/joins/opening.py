@@ -37,7 +37,7 @@ from semistream.memory.budget import Budget
 from semistream.memory.rowtable import RowTable
 
 _SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
-_BLOCK_BUFFER = 4 << 20
+_BLOCK_BUFFER = 8 << 20  # two halves
 _FRONT_SHARE = 0.35
 _PINNED_SHARE = 0.25
 
@@ -204,8 +204,10 @@ class _Parts:
         if not scanning:
             default = min(_BLOCK_BUFFER, self.budget.total_bytes // 8)
         self.budget.take("index", index_bytes(self.master), who=self.name)
-        # Scans read ahead; a simulated disk's time passes in turn, so there it would change nothing but the counts.
-        ahead = scanning and self.opening.disk_kind in ("direct", "buffered")
+        # A simulated disk's time passes in turn: there reading ahead would change nothing but the counts.
+        ahead = self.opening.disk_kind in ("direct", "buffered") and (
+            scanning or (self.name not in ("inlj", "cinlj") and self.settings.parallel > 1)
+        )
         return MasterReader.open(
             self.master,
             self.shape,

@@ -124,6 +124,11 @@ class MasterReader:
         )
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether pages can be read while others are joined."""
+        return self._ahead is not None
+
+    @property
     def half_bytes(self) -> int:
         """Bytes that one access may bring."""
         return len(self.halves[0])
