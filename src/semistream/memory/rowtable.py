@@ -27,6 +27,7 @@ from semistream.memory.table import (
     last_narrow,
     last_of,
     look_ahead,
+    look_near,
     next_of,
     remove_first,
 )
@@ -139,6 +140,7 @@ def _find_all(table: Table, probes: Probes, out: I64) -> None:
             out[i] = last_of(table, at) if at >= 0 else -1
     elif is_cached(table):
         for i in range(len(probes.codes)):
+            look_near(table, probes.codes, i)
             out[i] = last_narrow(table, probes.codes[i])
     else:
         for i in range(len(probes.codes)):
