@@ -67,10 +67,3 @@ def load_number(buffer: NDArray[np.uint8], at: int, width: int) -> int:
     for j in range(width):
         value |= np.int64(buffer[at + j]) << (8 * j)
     return value  # type: ignore[return-value]  # compiled, it is a machine integer
-
-
-@kernel
-def store_number(buffer: NDArray[np.uint8], at: int, width: int, value: int) -> None:
-    """Store the lowest `width` bytes of a number, little-endian."""
-    for j in range(width):
-        buffer[at + j] = (value >> (8 * j)) & 255

@@ -107,12 +107,11 @@ class FrontStage:
             self._take_in(loaded, met, frequency)
 
     def _take_in(self, loaded: Loaded, met: I64, frequency: I64) -> None:
-        kept = self.hot.rows_of(loaded, met)
         last = np.arange(len(met), dtype=np.int64)
         if self.complete is not None:  # keys repeat: all rows of a key or none
             order, ends = _by_key(loaded.keys.take(met))
             met, frequency, last = met[order], frequency[order], ends - 1
-            kept = self.hot.rows_of(loaded, met)
+        kept = self.hot.rows_of(loaded, met)
         taken = self._fitting(string_bytes(kept, np.arange(len(met))), last)
         if not taken:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -34,7 +33,7 @@ class InMemoryJoin:
         hot = HotRows.allocate(
             shape, budget, stats, reader.master.rows, per_row, name="master", who="in-memory"
         )
-        for pages in _steps(reader):
+        for pages in reader.steps():
             loaded = reader.load(pages)
             everything = np.arange(loaded.found.rows, dtype=np.int64)
             hot.keep(loaded, HotRows.rows_of(loaded, everything), everything)
@@ -84,20 +83,9 @@ class InMemoryJoin:
         return 0
 
 
-def _steps(reader: MasterReader) -> Iterator[NDArray[np.int64]]:
-    """All pages, a disk buffer at a time."""
-    start = 0
-    while start < reader.master.pages:
-        stop = min(start + reader.pages_at_once, reader.master.pages)
-        pages = np.arange(start, stop, dtype=np.int64)
-        count = max(1, reader.fitting(pages))
-        yield pages[:count]
-        start += count
-
-
 def _string_bytes(reader: MasterReader) -> int:
     total = 0
-    for pages in _steps(reader):
+    for pages in reader.steps():
         loaded = reader.load(pages)
         total += HotRows.string_bytes(loaded)
     return total

@@ -39,9 +39,6 @@ class MeshJoin:
     step_pages: int | None = None
     position: int = 0  # the next page to be read
     read: int = 0  # pages read since the beginning
-    burst: int = (
-        1  # iterations whose tuples are let in together: the same w on average, with less to do per tuple
-    )
     taken: int = 0  # tuples let in since the last iteration
     entered: deque[tuple[int, int]] = field(
         default_factory=deque
@@ -158,10 +155,9 @@ class MeshJoin:
         self.waiting.window.mark(self.waiting.window.oldest(count), matched)
         self.position, self.read = (snapshot.position if begun else 0), int(met.max(initial=0))
         values, counts = np.unique(met, return_counts=True)
-        for pages, tuples_ in zip(
-            values[::-1].tolist(), counts[::-1].tolist(), strict=True
-        ):  # the oldest met most
-            self._enter(self.read - pages, tuples_)
+        # The oldest have met most.
+        for pages, here in zip(values[::-1].tolist(), counts[::-1].tolist(), strict=True):
+            self._enter(self.read - pages, here)
         return count
 
     def restart(self, per_step: int | None) -> None:

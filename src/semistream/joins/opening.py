@@ -280,8 +280,10 @@ def _complete(master: Master, finder: PageFinder | None) -> _Complete | None:
 
 def _per_step(opening: Opening, waiting: Waiting) -> int | None:
     """w: MESHJOIN lets so many tuples in per iteration, R-MESHJOIN what there is room for."""
-    if opening.name == "r-meshjoin" or opening.settings.per_step is not None:
-        return opening.settings.per_step if opening.name != "r-meshjoin" else None
+    if opening.name == "r-meshjoin":
+        return None
+    if opening.settings.per_step is not None:
+        return opening.settings.per_step
     iterations = -(-max(opening.master.pages, 1) // waiting.reader.pages_at_once)
     return -(-waiting.window.capacity // iterations)
 
@@ -303,12 +305,10 @@ def _first_pages(reader: MasterReader) -> Loaded | None:
 
 def _fill(stage: FrontStage, reader: MasterReader) -> None:
     """OPT-X: load the first rows of the master into H_R, for good."""
-    start = 0
-    while start < reader.master.pages and stage.hot.table.room:
-        pages = np.arange(start, min(start + reader.pages_at_once, reader.master.pages), dtype=np.int64)
-        pages = pages[: max(1, reader.fitting(pages))]
+    for pages in reader.steps():
+        if not stage.hot.table.room:
+            return
         loaded = reader.load(pages)
         rows = np.arange(loaded.found.rows, dtype=np.int64)
         rows = rows if stage.complete is None else rows[stage.complete(loaded, rows)]
         stage.fill(loaded, rows)
-        start += len(pages)

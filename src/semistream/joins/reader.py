@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -168,6 +169,15 @@ class MasterReader:
             return len(pages)
         lengths = np.cumsum(self.master.index.extents(pages).length)
         return int(np.searchsorted(lengths, self.half_bytes, side="right"))
+
+    def steps(self) -> Iterator[I64]:
+        """All pages in order, as many at a time as one access may bring."""
+        start = 0
+        while start < self.master.pages:
+            pages = np.arange(start, min(start + self.pages_at_once, self.master.pages), dtype=np.int64)
+            pages = pages[: max(1, self.fitting(pages))]
+            yield pages
+            start += len(pages)
 
     def close(self) -> None:
         """Let what is being read land, and give the thread back; the disk is another's."""

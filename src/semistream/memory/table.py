@@ -26,7 +26,7 @@ from semistream.memory.rowstore import RowStore
 U64 = NDArray[np.uint64]
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
-CODE_AT, CHAIN_AT, HEADER_BYTES = 0, 8, 12  # in a record
+CHAIN_AT, HEADER_BYTES = 8, 12  # in a record, which begins with the code
 FREE = 1  # of `state`: the slot freed last, how many are free, the first that was never used, how many were freed
 _ENTRY_BYTES = 8
 _ENTRIES_PER_SLOT = 2
