@@ -28,6 +28,7 @@ from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError
 from semistream.joins.base import JoinStats
 from semistream.joins.join import JoinedStream, join
+from semistream.joins.ordered import number_column, numbered
 from semistream.joins.pagefinder import is_unique
 from semistream.joins.registry import Settings
 from semistream.joins.sides import On
@@ -201,7 +202,9 @@ def _marked_once(batches: Batches, master: Master, on: On, name: str, options: J
         joined = next_segment(first)
     else:
         schema = getattr(batches, "schema", None)
-        nothing = [] if schema is None else schema.append(_number_field(schema)).empty_table()
+        nothing = (
+            [] if schema is None else schema.append(pa.field(number_column(schema), pa.int64())).empty_table()
+        )
         joined = _with_master_key(nothing, master, on, less)
     schema = _with_mark(pa.schema(list(joined.schema)[:-2]), name)
     stats = JoinStats()
@@ -245,22 +248,14 @@ class _Seen:
         return np.sort(fresh[at])
 
 
-def _number_field(schema: pa.Schema) -> pa.Field:
-    name = "tuple_number"
-    while name in schema.names:
-        name += "_"
-    return pa.field(name, pa.int64())
-
-
 def _numbered(batches: Iterable[pa.RecordBatch], segment_tuples: int) -> Iterator[pa.RecordBatch]:
     """Each tuple with its number in its segment, as the last column; no batch goes over the end of a segment."""
     at = 0
     for batch in batches:
-        field, begin = _number_field(batch.schema), 0
+        name, begin = number_column(batch.schema), 0
         while begin < len(batch):
             piece = batch.slice(begin, segment_tuples - at)
-            numbers = np.arange(at, at + len(piece), dtype=np.int64)
-            yield piece.append_column(field, pa.array(numbers))
+            yield numbered(piece, name, at)
             begin += len(piece)
             at = (at + len(piece)) % segment_tuples
 
