@@ -6,8 +6,44 @@ Data flows through the folders in this order:
       ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
 """
 
-from semistream.errors import SemistreamError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import MissingDependencyError, SemistreamError
 from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
 
-__all__ = ["ALGORITHMS", "JoinedStream", "Master", "SemistreamError", "build_master", "join", "open_master"]
+if TYPE_CHECKING:
+    from semistream.spark.enrich import enrich, metrics_of
+    from semistream.spark.errors import explained
+    from semistream.spark.listener import MetricsListener
+
+__all__ = [
+    "ALGORITHMS",
+    "JoinedStream",
+    "Master",
+    "MetricsListener",
+    "SemistreamError",
+    "build_master",
+    "enrich",
+    "explained",
+    "join",
+    "metrics_of",
+    "open_master",
+]
+
+_ON_SPARK = ("MetricsListener", "enrich", "explained", "metrics_of")
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need PySpark are looked up when they are used: the rest works without it."""
+    if name not in _ON_SPARK:
+        raise AttributeError(f"module 'semistream' has no attribute {name!r}")
+    try:
+        return getattr(import_module("semistream.spark"), name)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(("pyspark", "pandas")):
+            raise
+        raise MissingDependencyError(
+            f"semistream.{name}", found=f"no {error.name}", hint="pip install 'semistream[spark]'"
+        ) from error

@@ -10,6 +10,7 @@ little to show yet, would only ever replace each other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,6 +50,20 @@ class FrequencyRecorder:
         uses = budget.array("front stage", capacity, "i4", who=who)
         uses.fill(-1)
         return FrequencyRecorder(uses, until_halved=_HALVING * capacity)  # type: ignore[arg-type]
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """All it knows, to be kept elsewhere; `adopt` takes it back."""
+        return {
+            "uses": self.uses,
+            "recorder": np.array([self.threshold, self.floor, self.until_halved], dtype=np.int64),
+        }
+
+    def adopt(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on with what another recorder knew; the arrays are this one's own from now on."""
+        self.uses = arrays["uses"]  # type: ignore[assignment]
+        self.threshold, self.floor, self.until_halved = (int(value) for value in arrays["recorder"])
+        self.evicted = self.asked = 0
+        self._victims = _NOBODY
 
     def enter(self, slots: I64, frequencies: I64) -> None:
         """Keys known by these slots came in."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
-from semistream.joins.opening import OpenJoin, open_join
+from semistream.joins.opening import OpenJoin, moved_to
 from semistream.joins.ordered import Ordered, numbered
-from semistream.joins.reader import index_bytes
 from semistream.joins.sides import JoinShape, Tuples
 
 
@@ -39,22 +38,26 @@ class Driver:
         return self.opened.join.stats
 
     def steps(self) -> Iterator[Answers]:
-        """Run to the end of the stream; the answers of a step must be taken before the next one."""
+        """Run to the end of the stream, and close the join."""
         try:
-            if self.resume is not None:
-                yield from self._resume(self.resume)
-            for batch in self.source:
-                if self.follow:
-                    yield from self._follow()
-                self.rest, misses = self._arrive(batch)
-                yield self._in_order(misses)
-                yield from self._offer()
-                self.first_number += len(batch)
-            while self.opened.join.pending:
-                yield self._in_order(self.opened.join.advance())
-            yield self._in_order([], last=True)
+            yield from self.run()
         finally:
             self.opened.close()
+
+    def run(self) -> Iterator[Answers]:
+        """Run to the end of the stream; the answers of a step must be taken before the next one."""
+        if self.resume is not None:
+            yield from self._resume(self.resume)
+        for batch in self.source:
+            if self.follow:
+                yield from self._follow()
+            self.rest, misses = self._arrive(batch)
+            yield self._in_order(misses)
+            yield from self._offer()
+            self.first_number += len(batch)
+        while self.opened.join.pending:
+            yield self._in_order(self.opened.join.advance())
+        yield self._in_order([], last=True)
 
     def snapshot(self) -> Snapshot:
         """Every tuple that has arrived and is not answered, between two steps."""
@@ -113,21 +116,9 @@ class Driver:
         newest = current.refresh()
         if newest.version == current.version:
             return
-        if newest.schema != current.schema or newest.key != current.key:
-            raise InvalidInputError(
-                f"following {current.path} from version {current.version} to {newest.version}",
-                found="other columns or another key",
-                hint="Start a new join.",
-            )
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
-        if not self.opened.move_to(newest):
-            self.opened.close()
-            opening = replace(self.opened.opening, master=newest, reserve_bytes=index_bytes(newest))
-            stats = self.stats
-            self.opened.join = None  # type: ignore[assignment]  # its memory is needed
-            self.opened = open_join(opening, stats)
-        self.stats.versions += 1
+        self.opened = moved_to(self.opened, newest)
 
     def _in_order(self, answers: Iterable[pa.RecordBatch], *, last: bool = False) -> Answers:
         if self.ordered is None:

@@ -10,7 +10,7 @@ A key is taken in with all its rows or not at all: where keys repeat, only those
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -129,6 +129,15 @@ class FrontStage:
         if not most:
             return 0
         return most if self._make_room(int(last[most - 1]) + 1, int(heap[most - 1])) else 0
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The hot rows and how often each is used, as arrays to be kept elsewhere."""
+        return {**self.hot.table.arrays(), **self.recorder.arrays()}
+
+    def adopt(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on with the state of a stage of the same master, columns and size."""
+        self.hot.table.adopt(state)
+        self.recorder.adopt(state)
 
     def forget_changed(self, unchanged: Callable[[Keys], NDArray[np.bool_]]) -> None:
         """Drop the rows of keys that another version of the master may have otherwise."""

@@ -119,7 +119,7 @@ def join(
             hint="Pass a RecordBatchReader to join an empty stream.",
         )
     shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
-    output, heap_bytes, ordered = shape.output, _string_bytes(shape, first), None
+    output, heap_bytes, ordered = shape.output, string_bytes_of(shape, first), None
     if order == "stream":
         ordered = Ordered(number_column(schema), int(SHARE * memory_bytes))
         numbered = schema.append(pa.field(ordered.column, pa.int64()))
@@ -157,7 +157,7 @@ def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[
     yield from rest
 
 
-def _string_bytes(shape: JoinShape, batch: pa.RecordBatch | None) -> float:
+def string_bytes_of(shape: JoinShape, batch: pa.RecordBatch | None) -> float:
     """What the strings of a tuple take, from the first batch; a little more, since the next may have longer ones."""
     if batch is None:
         return 16.0

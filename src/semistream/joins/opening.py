@@ -135,6 +135,25 @@ def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:
     return opened
 
 
+def moved_to(opened: OpenJoin, master: Master) -> OpenJoin:
+    """The join on another version of the master, when nobody waits: the same one, or a new one in its place."""
+    current = opened.opening.master
+    if master.schema != current.schema or master.key != current.key:
+        raise InvalidInputError(
+            f"following {current.path} from version {current.version} to {master.version}",
+            found="other columns or another key",
+            hint="Start a new join.",
+        )
+    stats = opened.join.stats
+    if not opened.move_to(master):
+        opened.close()
+        opening = replace(opened.opening, master=master, reserve_bytes=index_bytes(master))
+        opened.join = None  # type: ignore[assignment]  # its memory is needed
+        opened = open_join(opening, stats)
+    stats.versions += 1
+    return opened
+
+
 def _check(opening: Opening) -> None:
     name, shape = opening.name, opening.shape
     if shape.condition is not None and name not in (*SCANNING, "in-memory"):

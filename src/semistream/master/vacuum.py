@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from semistream.errors import InvalidInputError, NotAStoreError
 from semistream.master.manifest import list_versions, manifest_name, read_manifest
+from semistream.master.pins import pinned_versions
 from semistream.master.storage import Storage, is_of_operation
 
 DEFAULT_KEEP_FOR = timedelta(hours=24)
@@ -28,7 +29,8 @@ def vacuum(
     """Remove versions that were replaced longer than `keep_for` ago, and files of operations that never finished.
 
     A reader that opened a version goes on as long as it is kept. An operation at work is told from one that died by the
-    age of its files, so `keep_for` must be longer than any build or change takes. The current version always stays.
+    age of its files, so `keep_for` must be longer than any build or change takes. The current version always stays, and so
+    do those that the last micro-batches of a query were answered from (pins.py).
     """
     if keep_for < timedelta(0):
         raise InvalidInputError(
@@ -43,8 +45,13 @@ def vacuum(
             hint="Only a store that can be opened can be cleaned.",
         )
     manifests = {version: read_manifest(storage, version) for version in versions}
-    # A version is needed until the deadline has passed since the next one replaced it.
-    old = [v for v, successor in itertools.pairwise(versions) if manifests[successor].created_at <= deadline]
+    pinned, stale_pins = pinned_versions(storage, now=now)
+    # A version is needed until the deadline has passed since the next one replaced it, or a query may still replay it.
+    old = [
+        v
+        for v, successor in itertools.pairwise(versions)
+        if manifests[successor].created_at <= deadline and v not in pinned
+    ]
     listed = storage.list()
     # Manifests go first: a version that can be opened can be read.
     for version in old:
@@ -56,8 +63,8 @@ def vacuum(
         s.name for s in listed if is_of_operation(s.name) and s.name not in needed and s.modified <= deadline
     }
     gone = [s for s in listed if s.name in known | left]
-    for stored in gone:
-        storage.delete(stored.name)
+    for name in [*(stored.name for stored in gone), *stale_pins]:
+        storage.delete(name)
     return Vacuumed(
         versions=tuple(old), files=len(gone) + len(old), bytes=sum(stored.bytes for stored in gone)
     )

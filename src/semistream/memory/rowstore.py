@@ -102,7 +102,7 @@ class RowStore:
     live: NDArray[np.bool_]
     heap_end: int = 0
     heap_live: int = 0
-    _nullable: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    nullable: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @staticmethod
     def allocate(
@@ -114,7 +114,13 @@ class RowStore:
         heap = budget.array(name, heap_bytes, "u1", who=who)
         live = budget.array(name, slots if layout.has_heap else 0, "?", who=who)
         seen = np.zeros(len(layout.leaves), dtype=np.bool_)
-        return RowStore(layout, records, heap, live, _nullable=seen)  # type: ignore[arg-type]
+        return RowStore(layout, records, heap, live, nullable=seen)  # type: ignore[arg-type]
+
+    def on(
+        self, records: NDArray[np.generic], heap: NDArray[np.generic], live: NDArray[np.generic]
+    ) -> RowStore:
+        """A store of the same layout in other memory."""
+        return RowStore(self.layout, records, heap, live, nullable=self.nullable.copy())  # type: ignore[arg-type]
 
     def put(self, rows: Rows, at: I64, slots: I64) -> None:
         """Store the rows at positions `at` in free slots; there must be room in the heap."""
@@ -128,7 +134,7 @@ class RowStore:
             self.heap_end += need
             self.heap_live += need
             self.live[slots] = True
-        self._nullable |= rows.addresses[:, 2] != 0
+        self.nullable |= rows.addresses[:, 2] != 0
         _put(
             self.records_at,
             layout.stride,
@@ -136,7 +142,7 @@ class RowStore:
             layout.heap_at,
             layout.nulls_at,
             layout.plan,
-            self._nullable,
+            self.nullable,
             rows.addresses,
             at,
             slots,
@@ -153,7 +159,7 @@ class RowStore:
             self.heap_at,
             layout.heap_at,
             layout.plan,
-            self._nullable,
+            self.nullable,
             slots,
         )
         return Assembled(len(slots), layout.leaves, *made)

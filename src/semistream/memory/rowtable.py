@@ -6,7 +6,7 @@ its last row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +73,27 @@ class RowTable:
         """A table inside the budget."""
         store = RowStore.allocate(budget, name, layout, capacity, heap_bytes_per_row, who=who)
         return RowTable(store, tables.allocate(budget, name, store, capacity, wide=wide, who=who), capacity)
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """All it consists of, to be kept elsewhere; `adopt` takes it back."""
+        store = self.store
+        return {
+            "records": store.records,
+            "heap": store.heap,
+            "live": store.live,
+            "entries": self.table.entries,
+            "state": self.table.state,
+            "ends": np.array([store.heap_end, store.heap_live], dtype=np.int64),
+            "nullable": store.nullable,
+        }
+
+    def adopt(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on with what a table of the same layout and capacity gave; the arrays are this table's own from now on."""
+        self.store = self.store.on(arrays["records"], arrays["heap"], arrays["live"])
+        self.store.heap_end, self.store.heap_live = (int(value) for value in arrays["ends"])
+        self.store.nullable[:] = arrays["nullable"]
+        self.table.state[:] = arrays["state"]
+        self.table = tables.over(arrays["entries"], self.table.state, self.store, wide=self.table.wide != 0)
 
     @property
     def room(self) -> int:

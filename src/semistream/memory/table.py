@@ -66,11 +66,16 @@ def allocate(budget: Budget, name: str, store: RowStore, slots: int, *, wide: bo
     """A table inside the budget, of the rows in a store. For wide keys a row's first leaf is the key's bytes."""
     entries = budget.array(name, _entries_for(slots), "i8", who=who)
     entries.fill(_EMPTY)
+    return over(entries, np.array([0, slots, 0, 0], dtype=np.int64), store, wide=wide)
+
+
+def over(entries: NDArray[np.generic], state: I64, store: RowStore, *, wide: bool) -> Table:
+    """A table of these entries, of the rows in a store."""
     layout = store.layout
     return Table(
         entries,  # type: ignore[arg-type]
         address_of(entries),
-        np.array([0, slots, 0, 0], dtype=np.int64),
+        state,
         address_of(store.records),
         address_of(store.heap),
         layout.stride,

@@ -1,0 +1,202 @@
+"""`enrich()`: a DataFrame in, the same DataFrame with a master's columns out; batch or streaming, no shuffle.
+
+It is one `mapInArrow` over the stream. Every tuple is answered inside its micro-batch, so Spark's own checkpoint gives
+exactly-once with any sink. Enrichments of one stream against several masters are put together: tuples cross into Python
+once, however many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructField, StructType
+
+from semistream.config import parse_bytes
+from semistream.errors import InvalidInputError
+from semistream.joins.join import string_bytes_of
+from semistream.joins.opening import open_join
+from semistream.joins.registry import Settings, check_algorithm
+from semistream.joins.sides import CLASH_SUFFIX, JoinShape, On, shape_join
+from semistream.master import Master, open_master
+from semistream.spark.cleaning import clean_up_after
+from semistream.spark.metrics import BatchId, Counts, accumulator_of, counts_of
+from semistream.spark.source import SPARK_TYPE
+from semistream.spark.types import arrow_schema, for_spark, spark_type
+from semistream.spark.worker import Enrichment, Step
+
+_PLAN = "_semistream_plan"  # on DataFrames that enrich() made, and only on those: what follows has none
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A DataFrame, the enrichments over it, and its columns after them."""
+
+    base: DataFrame
+    steps: tuple[Step, ...]
+    fields: tuple[StructField, ...]
+    intervals: Mapping[int, str]  # columns that are stored as months, and what they are
+
+
+def enrich(
+    df: DataFrame,
+    master: Master | str | os.PathLike[str],
+    *,
+    on: On,
+    how: Literal["inner", "left"] = "inner",
+    columns: Sequence[str] | None = None,
+    memory: int | str = "64MB",
+    algorithm: str = "auto",
+    versions: Literal["newest", "pinned"] = "newest",
+    disk: str = "buffered",
+    label: str | None = None,
+    settings: Settings | None = None,
+) -> DataFrame:
+    """Enrich every row of a DataFrame, batch or streaming, with the columns of a master.
+
+    Args:
+        df: The stream.
+        master: What `open_master` or `build_master` gave, or the path of a store. Every executor must reach it.
+        on: The key: a name, several, or a mapping of the stream's names to the master's.
+        how: "inner" leaves out rows that match nothing, "left" keeps them with nulls.
+        columns: The master's columns wanted; all but its key by default. One whose name the stream has already, in
+            whatever case unless the session is case-sensitive, gets the suffix ``_master``.
+        memory: The budget of each Python worker for this enrichment.
+        algorithm: One of ALGORITHMS.
+        versions: "newest" answers each micro-batch of a streaming query from the version that is current when the
+            micro-batch first runs; "pinned" answers everything from the version of `master`, as batch queries always do.
+        disk: How pages are read: "buffered" through the page cache, "direct" past it, or a simulated disk's profile.
+        label: What metrics call this enrichment; the store's name by default.
+        settings: Parameters of the algorithm, for experiments.
+
+    Returns:
+        A DataFrame with the stream's columns, then the master's.
+    """
+    check_algorithm(algorithm)
+    if versions not in ("newest", "pinned"):
+        raise InvalidInputError(
+            f"versions={versions!r}", found="no such choice", hint="Choose 'newest' or 'pinned'."
+        )
+    if not isinstance(master, Master):
+        master = open_master(master)
+    before = getattr(df, _PLAN, None) or Plan(df, (), tuple(df.schema.fields), {})
+    shape, fields, intervals = _output(df, before, master, on, how, columns)
+    step = Step(
+        uid=uuid.uuid4().hex,
+        label=_free_label(label or os.path.basename(master.path.rstrip("/")) or "master", before.steps),
+        master=master,
+        on=_numbered_key(before.fields, shape, master),
+        how=how,
+        columns=shape.master_columns,
+        algorithm=algorithm,
+        memory_bytes=parse_bytes(memory, name="memory"),
+        disk=disk,
+        settings=settings or Settings(),
+        follows=versions == "newest" and df.isStreaming,
+        types=tuple(for_spark(field.type, field.name) for field in shape.master_output),
+    )
+    _try_out(step, shape)
+    plan = Plan(before.base, (*before.steps, step), fields, intervals)
+    return _mapped(plan)
+
+
+def metrics_of(df: DataFrame) -> dict[str, Counts]:
+    """What the last run of a batch DataFrame that enrich() made has counted, by enrichment."""
+    plan = getattr(df, _PLAN, None)
+    if plan is None:
+        raise InvalidInputError(
+            "metrics_of(df)",
+            found="a DataFrame that enrich() did not make",
+            hint="Pass what enrich() returned.",
+        )
+    known = counts_of(BatchId())
+    return {step.label: known[step.label] for step in plan.steps if step.label in known}
+
+
+def _output(
+    df: DataFrame, before: Plan, master: Master, on: On, how: str, columns: Sequence[str] | None
+) -> tuple[JoinShape, tuple[StructField, ...], dict[int, str]]:
+    """What joins what, and the output's columns: known without running a job."""
+    stream = arrow_schema(StructType(list(before.fields)))
+    shape = shape_join(stream, master, on=on, how=how, columns=columns)
+    shape.keyed(
+        pa.RecordBatch.from_pylist([], schema=stream)
+    )  # keys of types that cannot be compared are told at once
+    sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    fields, intervals = list(before.fields), dict(before.intervals)
+    for name, field in zip(shape.master_columns, shape.master_output, strict=True):
+        kept = master.schema.field(name).metadata or {}
+        if SPARK_TYPE.encode() in kept:
+            intervals[len(fields)] = kept[SPARK_TYPE.encode()].decode()
+        kind = spark_type(for_spark(field.type, name), name)
+        fields.append(StructField(_free_name(name, fields, sensitive=sensitive), kind, field.nullable))
+    return shape, tuple(fields), intervals
+
+
+def _free_name(name: str, fields: Sequence[StructField], *, sensitive: bool) -> str:
+    taken = {field.name if sensitive else field.name.lower() for field in fields}
+    while (name if sensitive else name.lower()) in taken:
+        name += CLASH_SUFFIX
+    return name
+
+
+def _free_label(label: str, steps: Sequence[Step]) -> str:
+    taken, name, number = {step.label for step in steps}, label, 2
+    while name in taken:
+        name, number = f"{label}-{number}", number + 1
+    return name
+
+
+def _numbered_key(fields: Sequence[StructField], shape: JoinShape, master: Master) -> dict[str, str]:
+    names = [field.name for field in fields]
+    return {
+        f"c{names.index(ours)}": theirs for ours, theirs in zip(shape.stream_key, master.key, strict=True)
+    }
+
+
+def _try_out(step: Step, shape: JoinShape) -> None:
+    """Open the join once, here: what cannot work (a budget too small, a store that is damaged) is told before any job."""
+    if step.algorithm == "in-memory":
+        return  # that would read the whole master
+    open_join(step.opening(shape, step.master, string_bytes_of(shape, None))).close()
+
+
+def _mapped(plan: Plan) -> DataFrame:
+    """The one mapInArrow that all enrichments of a stream are."""
+    base = plan.base
+    # Within the job columns go by number: names may repeat in another case, or hold dots and backticks.
+    numbered = base.toDF(*[f"c{i}" for i in range(len(base.columns))])
+    try:
+        collected = accumulator_of(base.sparkSession.sparkContext)
+    except Exception:
+        collected = None
+    enrichment = Enrichment(plan.steps, collected)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return enrichment(batches)
+
+    schema = StructType(
+        [
+            StructField(f"c{i}", field.dataType, field.nullable, field.metadata)
+            for i, field in enumerate(plan.fields)
+        ]
+    )
+    mapped = numbered.mapInArrow(run, schema)
+    result = mapped.select(*[_named(i, field, plan.intervals.get(i)) for i, field in enumerate(plan.fields)])
+    if base.isStreaming:
+        clean_up_after(base.sparkSession)
+    setattr(result, _PLAN, plan)
+    return result
+
+
+def _named(position: int, field: StructField, interval: str | None) -> Column:
+    column = F.col(f"c{position}")
+    if interval is not None:
+        column = F.make_ym_interval(F.lit(0), column).cast(interval)
+    return column.alias(field.name, metadata=field.metadata) if field.metadata else column.alias(field.name)

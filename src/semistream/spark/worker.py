@@ -1,0 +1,293 @@
+"""What a Python worker does for `enrich`: one pass over the tuples of a task, through every enrichment of a star.
+
+A worker keeps its open joins, with their buffers and front stages, between the tasks it is given. What it keeps is soft:
+another worker, or this one started anew, goes on from the front stage that was published last (softstate.py), or from
+nothing. Every tuple of a task is answered before the task ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import Accumulator
+
+from semistream.joins.driver import Driver
+from semistream.joins.frontstage import FrontStage
+from semistream.joins.join import string_bytes_of
+from semistream.joins.opening import Opening, OpenJoin, moved_to, open_join
+from semistream.joins.reader import index_bytes
+from semistream.joins.registry import Settings
+from semistream.joins.sides import JoinShape, shape_join
+from semistream.master import Master
+from semistream.master.pins import pin
+from semistream.spark.metrics import BatchId, Collected, Counts, peak_rss_bytes
+from semistream.spark.softstate import SoftState, digest_of, sweep
+
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+_TUPLES_AT_ONCE = 1 << 16  # small batches of Spark's are put together up to so many
+_IDLE_S = 60.0  # a join that no task has asked for is closed after so long
+_PUBLISH_EVERY_S = 10.0
+_PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
+
+
+@dataclass(frozen=True)
+class Step:
+    """One enrichment, as it is sent to the workers. Columns go by number: c0, c1, ..."""
+
+    uid: str
+    label: str
+    master: Master
+    on: dict[str, str]
+    how: str
+    columns: tuple[str, ...]
+    algorithm: str
+    memory_bytes: int
+    disk: str
+    settings: Settings
+    follows: bool  # the newest version of the master, from micro-batch to micro-batch
+    types: tuple[pa.DataType, ...]  # that Spark has for the master's columns
+
+    def shape(self, stream: pa.Schema) -> JoinShape:
+        """What joins what."""
+        return shape_join(stream, self.master, on=self.on, how=self.how, columns=self.columns)
+
+    def opening(self, shape: JoinShape, master: Master, heap_bytes: float) -> Opening:
+        """What is to be opened."""
+        return Opening(
+            self.algorithm,
+            master,
+            shape,
+            self.memory_bytes,
+            self.disk,
+            heap_bytes,
+            self.settings,
+            reserve_bytes=index_bytes(master) if self.follows else 0,
+        )
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """The function that Spark runs in its workers: batches of tuples in, enriched batches out."""
+
+    steps: tuple[Step, ...]
+    collected: Accumulator[Collected] | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Enrich the tuples of one task."""
+        task = _Task.current(self.collected)
+        stream: Iterator[pa.RecordBatch] = task.arriving(batches)
+        for step in self.steps:
+            stream = _for_spark(step, _enriched(step, task, stream))
+        yield from stream
+        _close_idle(self.steps)
+
+
+@dataclass
+class _Task:
+    """Where this is: which partition of which micro-batch."""
+
+    batch: BatchId
+    partition: int
+    collected: Accumulator[Collected] | None
+    waited_s: float = 0.0  # for Spark to send tuples
+
+    @staticmethod
+    def current(collected: Accumulator[Collected] | None) -> _Task:
+        context = TaskContext.get()
+        if context is None:
+            return _Task(BatchId(), 0, collected)
+        query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        batch = BatchId(query, int(number)) if query and number else BatchId()
+        return _Task(batch, context.partitionId(), collected)
+
+    def arriving(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The tuples as Spark sends them, put together into fewer batches."""
+        some: list[pa.RecordBatch] = []
+        rows, source = 0, iter(batches)
+        while True:
+            began = time.perf_counter()
+            batch = next(source, None)
+            self.waited_s += time.perf_counter() - began
+            if batch is None or rows + len(batch) > _TUPLES_AT_ONCE:
+                if rows:
+                    yield pa.concat_batches(some) if len(some) > 1 else some[0]
+                some, rows = [], 0
+            if batch is None:
+                return
+            if len(batch):
+                some.append(batch)
+                rows += len(batch)
+
+    def version(self, step: Step) -> int:
+        """The master's version that answers this micro-batch."""
+        if not step.follows or self.batch == BatchId():
+            return step.master.version
+        return pin(step.master.storage, self.batch.query, self.batch.number)
+
+    def count(self, step: Step, counts: Counts) -> None:
+        if self.collected is not None:
+            self.collected.add({(self.batch, step.label): {self.partition: counts}})
+
+
+@dataclass
+class _Kept:
+    """An open join that a worker keeps."""
+
+    opened: OpenJoin
+    schema: pa.Schema
+    used_at: float = 0.0
+    published_at: float = field(default_factory=time.monotonic)
+    generation: int = 0  # of the published state that the front stage began with
+    newcomers: int = 0  # when it was last published or adopted
+
+    def share_front(self, step: Step, task: _Task) -> None:
+        """Publish the front stage if it has learnt much since it was published last."""
+        front = _shared_front(self.opened)
+        if front is None:
+            return
+        soft = _soft_state(task)
+        learnt = front.stats.cached - self.newcomers
+        if soft is None or learnt < _PUBLISH_SHARE * front.hot.table.capacity:
+            return
+        if self.generation and time.monotonic() - self.published_at < _PUBLISH_EVERY_S:
+            return
+        self.generation = soft.publish(step.uid, self._digest(step), front.state())
+        self.published_at, self.newcomers = time.monotonic(), front.stats.cached
+
+    def adopt_front(self, step: Step, task: _Task) -> None:
+        """Go on with the front stage that was published last, if it is another's."""
+        front = _shared_front(self.opened)
+        soft = _soft_state(task) if front is not None else None
+        generation = soft.generation(step.uid) if soft is not None else 0
+        if front is None or soft is None or generation in (0, self.generation):
+            return
+        self.generation = generation
+        state, own = soft.load(step.uid, self._digest(step)), front.state()
+        if state is not None and all(
+            name in state and state[name].size == array.size and state[name].dtype == array.dtype
+            for name, array in own.items()
+        ):
+            front.adopt(state)
+        self.newcomers = front.stats.cached
+
+    def _digest(self, step: Step) -> str:
+        opening = self.opened.opening
+        return digest_of(
+            (opening.master.manifest, self.schema, step.columns, step.how, step.memory_bytes, opening.name)
+        )
+
+
+_kept: dict[str, _Kept] = {}
+_soft: dict[str, SoftState | None] = {}
+
+
+def _shared_front(opened: OpenJoin) -> FrontStage | None:
+    """The front stage, where there is one that learns."""
+    return opened.join if isinstance(opened.join, FrontStage) and opened.join.watched is not None else None
+
+
+def _soft_state(task: _Task) -> SoftState | None:
+    query = task.batch.query
+    if query not in _soft:
+        if not _soft:
+            sweep()
+        _soft[query] = SoftState.open(query)
+    return _soft[query]
+
+
+def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The tuples of a task through one enrichment."""
+    first = next(batches, None)
+    if first is None:
+        return
+    began, waited = time.perf_counter(), task.waited_s
+    kept = _take(step, task, first)
+    try:
+        before, disk = _numbers(kept), kept.opened.reader.disk.stats.snapshot()
+        driver = Driver(kept.opened, _chained(first, batches))
+        for answers in driver.run():
+            yield from answers
+        kept.share_front(step, task)
+        _keep(step, kept)
+    except (
+        BaseException
+    ):  # also where Spark wants no more: tuples may wait inside, so it cannot be used again
+        kept.opened.close()
+        raise
+    read, after = kept.opened.reader.disk.stats - disk, _numbers(kept)
+    task.count(
+        step,
+        Counts(
+            **{name: after[name] - before[name] for name in after},
+            bytes=read.bytes,
+            read_seconds=read.seconds,
+            join_seconds=time.perf_counter() - began - (task.waited_s - waited),
+            budget_bytes=step.memory_bytes,
+            used_bytes=kept.opened.budget.used_bytes,
+            peak_rss_bytes=peak_rss_bytes(),
+            version=kept.opened.opening.master.version,
+        ),
+    )
+
+
+def _numbers(kept: _Kept) -> dict[str, int]:
+    stats = kept.opened.join.stats
+    return {
+        "tuples": stats.tuples,
+        "matches": stats.answered - stats.misses,
+        "misses": stats.misses,
+        "rows": stats.rows,
+        "front_hits": stats.front_hits,
+        "pages": stats.pages,
+    }
+
+
+def _take(step: Step, task: _Task, first: pa.RecordBatch) -> _Kept:
+    """The worker's join for this enrichment, on the version that answers the micro-batch; opened if there is none."""
+    version = task.version(step)
+    kept = _kept.pop(step.uid, None)
+    if kept is not None and kept.schema != first.schema:
+        kept.opened.close()
+        kept = None
+    if kept is None:
+        shape = step.shape(first.schema)
+        master = step.master if version == step.master.version else step.master.at_version(version)
+        opened = open_join(step.opening(shape, master, string_bytes_of(shape, first)))
+        kept = _Kept(opened, first.schema)
+    elif kept.opened.opening.master.version != version:
+        kept.opened = moved_to(kept.opened, step.master.at_version(version))
+    kept.adopt_front(step, task)
+    return kept
+
+
+def _keep(step: Step, kept: _Kept) -> None:
+    kept.used_at = time.monotonic()
+    _kept[step.uid] = kept
+
+
+def _close_idle(steps: tuple[Step, ...]) -> None:
+    """Close joins of queries that have ended, as far as one can tell: their memory is not ours to keep."""
+    now, ours = time.monotonic(), {step.uid for step in steps}
+    for uid in [uid for uid, kept in _kept.items() if uid not in ours and now - kept.used_at > _IDLE_S]:
+        _kept.pop(uid).opened.close()
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _for_spark(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The output with columns by number, the master's in the types that Spark has for them."""
+    for batch in batches:
+        columns, first = batch.columns, batch.num_columns - len(step.types)
+        for i, kind in enumerate(step.types, first):
+            if columns[i].type != kind:
+                columns[i] = columns[i].cast(
+                    kind, safe=False
+                )  # of times finer than a microsecond, what Spark can hold
+        yield pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
