@@ -14,6 +14,7 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numpy.typing import NDArray
 
+_WITHOUT_KERNELS = ("spark", "pipeline", "experiments", "cli")
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -54,9 +55,12 @@ class _PackageCache(FunctionCache):
 
 @cache
 def _fingerprint() -> str:
+    """Of everything that a kernel may be compiled from; the folders above joins/ have none, and none can see them."""
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in _WITHOUT_KERNELS:
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
