@@ -1,82 +1,52 @@
-"""`semistream demo`: a master store from nothing to a verified second version, in a few seconds."""
+"""`semistream demo`: a master, a bursty stream, Spark, a warehouse, and whether it all is right; in under three minutes."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import shlex
-import sys
-import time
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from semistream.cli.master import show
-from semistream.cli.progress import counting
-from semistream.errors import InvalidInputError, NotAStoreError
-from semistream.master import build_master, open_master
-from semistream.workload import retail
-
-_FOLDER = "demo"
-_PRICE_CHANGES = 1_000
-
 
 def add_command(commands: Any) -> None:
     """Add `demo` to the parser."""
-    parser = commands.add_parser("demo", help="build a small store, look at it, change it, verify it")
-    parser.add_argument(
-        "--rows", type=int, default=1_000_000, help="products in the master (default: 1,000,000)"
+    parser = commands.add_parser(
+        "demo",
+        help="a stream of sales joined with millions of products on Spark, into a warehouse, checked",
+        description="Builds a master of products, runs a bursty, skewed stream of sales through enrich() on a local Spark "
+        "into a Delta table, checks every value against a batch join, and runs the same through Spark's own join.",
     )
-    parser.add_argument("--folder", default=_FOLDER, help=f"where to put it (default: ./{_FOLDER})")
+    parser.add_argument(
+        "--rows", type=int, default=5_000_000, help="products in the master (default: 5,000,000)"
+    )
+    parser.add_argument("--memory", default="64MB", help="budget of each worker (default: 64MB)")
+    parser.add_argument(
+        "--skew",
+        type=float,
+        default=1.0,
+        help="Zipf exponent of the products' popularity, 0 to 2 (default: 1)",
+    )
+    parser.add_argument("--algorithm", default="auto", help="of the join (default: auto)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--seconds", type=float, default=35.0, help="of stream (default: 35)")
+    length.add_argument("--tuples", type=int, help="of stream, in place of --seconds")
+    parser.add_argument(
+        "--rate", type=float, default=100_000.0, help="tuples a second, on average (default: 100,000)"
+    )
+    parser.add_argument("--folder", default="demo", help="where to put everything (default: ./demo)")
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Show what a store is."""
-    if chosen.rows < 1:
-        raise InvalidInputError(f"--rows {chosen.rows}", found="no rows", hint="Ask for at least one.")
+    """Check what was asked, then show it."""
+    from semistream.cli.demo_choices import Choices, check_own, require_packages, try_out
+
+    require_packages()
+    choices = Choices.of(chosen)
+    check_own(choices)
     console = Console(highlight=False)
-    folder = Path(chosen.folder)
-    path = folder / "products"
+    with console.status("looking whether this can work"):
+        try_out(choices)
+    from semistream.cli.demo_show import show  # imports Spark, which takes a while
 
-    _check_own(path)
-    console.rule(f"building a master of {chosen.rows:,} products")
-    started = time.perf_counter()
-    with counting("writing", chosen.rows, unit="rows") as progress:
-        master = build_master(
-            retail.products(chosen.rows, seed=1),
-            path,
-            key="product_id",
-            if_exists="replace",
-            progress=progress,
-        )
-    master.vacuum(keep_for=timedelta(0))  # of earlier demos
-    console.print(f"{chosen.rows / (time.perf_counter() - started):,.0f} rows/s\n")
-    show(master)
-
-    console.rule("changing some prices: a new version, the old one stays readable")
-    changed = min(chosen.rows, _PRICE_CHANGES)
-    newer = master.upsert(retail.products(changed, seed=2).read_all())
-    console.print(f"{newer}\n{master}")
-
-    console.rule("verifying every page of the new version")
-    found = newer.verify()
-    console.print(f"{found.pages:,} pages, {found.rows:,} rows, {len(found.damaged)} damaged")
-
-    console.rule("next")
-    command = Path(sys.executable).parent / "semistream"
-    console.print(f"{command} master info {shlex.quote(str(path))}", soft_wrap=True, markup=False)
-    return 1 if found.damaged or found.rows != newer.rows else 0
-
-
-def _check_own(path: Path) -> None:
-    """The demo builds over an earlier demo, and over nothing else."""
-    with contextlib.suppress(NotAStoreError):
-        if open_master(path).schema.names != retail.PRODUCTS.names:
-            raise InvalidInputError(
-                f"the demo's store at {path}",
-                found="another store",
-                hint="Choose another --folder; nothing was changed.",
-            )
+    return show(choices, console)

@@ -6,6 +6,10 @@ the front stage is not full, or hardly anybody is evicted, and up when evictions
 A key's frequency is what it entered with and every use since. So that old glory fades, it is halved whenever ten times as
 many tuples came by as there are places, and a newcomer starts where the last one to leave ended: else newcomers, with
 little to show yet, would only ever replace each other.
+
+Where nobody waits (joins/lookup.py), how many tuples met a row at once says little. There the recorder remembers how often
+keys that are not here were asked for lately, in a sketch of a byte a counter, and a key enters when that is more than the
+least frequent key here has: TinyLFU's rule (Einziger, Friedman and Manes, 2017) in place of the threshold.
 """
 
 from __future__ import annotations
@@ -18,12 +22,17 @@ from numpy.typing import NDArray
 
 from semistream.kernel import kernel
 from semistream.memory.budget import Budget
+from semistream.memory.table import hash_of
 
 I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+U8 = NDArray[np.uint8]
 I32 = NDArray[np.int32]
 BYTES_PER_ROW = 4
+SKETCH_BYTES_PER_ROW = 8
 _VICTIMS = 32  # a search for victims finds one in so many of all keys
 _HALVING = 10  # tuples per place between two halvings
+_HALVING_SKETCH = 20  # it counts more finely, and so is worth keeping longer
 _PERIOD = 0.25  # tuples per place between two looks at the threshold
 _EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
 _LAZY = 0.005
@@ -42,32 +51,59 @@ class FrequencyRecorder:
     evicted: int = 0  # in this period
     asked: int = 0  # tuples in this period
     until_halved: int = 0  # tuples
+    sketch: U8 | None = None  # how often absent keys were asked for lately, by hash
     _victims: I64 = field(default_factory=lambda: _NOBODY)  # the least frequent last
 
     @staticmethod
-    def allocate(budget: Budget, capacity: int, *, who: str) -> FrequencyRecorder:
+    def allocate(budget: Budget, capacity: int, *, sketched: bool = False, who: str) -> FrequencyRecorder:
         """Inside the budget."""
         uses = budget.array("front stage", capacity, "i4", who=who)
         uses.fill(-1)
-        return FrequencyRecorder(uses, until_halved=_HALVING * capacity)  # type: ignore[arg-type]
+        sketch = (
+            budget.array("front stage", SKETCH_BYTES_PER_ROW * capacity, "u1", who=who) if sketched else None
+        )
+        recorder = FrequencyRecorder(uses, sketch=sketch)  # type: ignore[arg-type]
+        recorder.until_halved = recorder.period
+        return recorder
+
+    @property
+    def period(self) -> int:
+        """Tuples between two halvings."""
+        return (_HALVING if self.sketch is None else _HALVING_SKETCH) * len(self.uses)
+
+    @property
+    def least(self) -> int:
+        """Tuples that must have met a row at once for it to be looked at."""
+        return self.threshold if self.sketch is None else 1
+
+    def worthy(self, codes: U64, frequencies: I64, *, full: bool) -> tuple[NDArray[np.bool_] | None, I64]:
+        """Which of these absent keys may enter (None: all), and how often each was asked for."""
+        if self.sketch is None:
+            return None, frequencies
+        known = np.empty(len(codes), dtype=np.int64)
+        _remember(self.sketch, codes, frequencies, known)
+        return known > self.floor if full else None, known
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """All it knows, to be kept elsewhere; `adopt` takes it back."""
         return {
             "uses": self.uses,
             "recorder": np.array([self.threshold, self.floor, self.until_halved], dtype=np.int64),
+            **({} if self.sketch is None else {"sketch": self.sketch}),
         }
 
     def adopt(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on with what another recorder knew; the arrays are this one's own from now on."""
         self.uses = arrays["uses"]  # type: ignore[assignment]
         self.threshold, self.floor, self.until_halved = (int(value) for value in arrays["recorder"])
+        self.sketch = arrays.get("sketch")  # type: ignore[assignment]
         self.evicted = self.asked = 0
         self._victims = _NOBODY
 
     def enter(self, slots: I64, frequencies: I64) -> None:
         """Keys known by these slots came in."""
-        self.uses[slots] = np.minimum(self.floor + frequencies, _MOST)
+        start = self.floor if self.sketch is None else 0
+        self.uses[slots] = np.minimum(start + frequencies, _MOST)
 
     def used(self, slots: I64, *, full: bool) -> None:
         """Tuples asked for keys known by these slots, perhaps repeatedly; -1 is a key that is not here."""
@@ -77,7 +113,9 @@ class FrequencyRecorder:
         if self.until_halved <= 0:
             _halve(self.uses)
             self.floor >>= 1
-            self.until_halved = _HALVING * len(self.uses)
+            if self.sketch is not None:
+                self.sketch >>= 1
+            self.until_halved = self.period
         if self.asked >= _PERIOD * len(self.uses):
             self._adapt(full=full)
 
@@ -94,7 +132,8 @@ class FrequencyRecorder:
             some = some[self.uses[some] >= 0]
             found = np.concatenate([found, some])
             if len(some):
-                self.floor = max(self.floor, int(self.uses[some[0]]))
+                last = int(self.uses[some[0]])
+                self.floor = last if self.sketch is not None else max(self.floor, last)
             self.uses[some] = -1
         self.evicted += len(found)
         return found
@@ -127,6 +166,14 @@ def _use(uses: I32, slots: I64) -> None:
     for slot in slots:
         if slot >= 0:
             uses[slot] += 1
+
+
+@kernel
+def _remember(sketch: U8, codes: U64, frequencies: I64, known: I64) -> None:
+    for i in range(len(codes)):
+        at = (hash_of(codes[i]) * len(sketch)) >> 31
+        known[i] = min(np.int64(sketch[at]) + frequencies[i], 255)
+        sketch[at] = known[i]
 
 
 @kernel

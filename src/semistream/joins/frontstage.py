@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semistream.front import FrequencyRecorder
-from semistream.joins.base import Answers, Join, JoinStats, Snapshot
+from semistream.joins.base import Answers, Join, JoinStats, Observer, Snapshot
 from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
-from semistream.joins.waiting import Waiting
 from semistream.master.keys import Keys
 from semistream.memory.rowstore import string_bytes
 
@@ -35,6 +35,12 @@ _AMPLE = 1.1  # and, of those expected to fill the places behind, a few more
 _LEAST_SHARE = 0.01
 
 
+class Watched(Protocol):
+    """Who tells which loaded rows met tuples."""
+
+    observer: Observer | None
+
+
 @dataclass
 class FrontStage:
     """Hot rows over a join."""
@@ -43,7 +49,7 @@ class FrontStage:
     hot: HotRows
     recorder: FrequencyRecorder
     complete: Complete | None  # None where no key repeats
-    watched: Waiting | None = None
+    watched: Watched | None = None
     absent_share: float = 1.0  # of the tuples, lately
 
     @property
@@ -86,7 +92,7 @@ class FrontStage:
         """Let the join behind do its disk access; it reports what it met to `observe`."""
         return self.behind.advance()
 
-    def watch(self, waiting: Waiting | None) -> None:
+    def watch(self, waiting: Watched | None) -> None:
         """Look on as the join behind matches."""
         self.watched = waiting
         if waiting is not None:
@@ -99,7 +105,11 @@ class FrontStage:
 
     def observe(self, loaded: Loaded, rows: I64) -> None:
         """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""
-        met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.threshold)
+        met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.least)
+        full = self.hot.table.room == 0
+        worthy, frequency = self.recorder.worthy(loaded.probes.codes[met], frequency, full=full)
+        if worthy is not None:
+            met, frequency = met[worthy], frequency[worthy]
         if len(met) and self.complete is not None:
             whole = self.complete(loaded, met)
             met, frequency = met[whole], frequency[whole]

@@ -7,6 +7,7 @@
 | optimised-x-hybridjoin | hot rows that never change before hybridjoin |
 | cinlj, cmeshjoin, chybridjoin | the front stage before inlj, meshjoin, hybridjoin |
 | in-memory | the whole master as hot rows |
+| batch look-up | the front stage before look-ups that nobody waits for: `auto` on Spark |
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from numpy.typing import NDArray
 
 from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
-from semistream.front import BYTES_PER_ROW, FrequencyRecorder
+from semistream.front import BYTES_PER_ROW, SKETCH_BYTES_PER_ROW, FrequencyRecorder
 from semistream.joins.base import Join, JoinStats
 from semistream.joins.frontstage import FrontStage
 from semistream.joins.hotrows import HotRows
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.joins.inmemory import InMemoryJoin
+from semistream.joins.lookup import BatchLookUp
 from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
 from semistream.joins.reader import Loaded, MasterReader, index_bytes
-from semistream.joins.registry import FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
+from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
 from semistream.joins.sides import JoinShape
 from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
@@ -40,6 +42,7 @@ _SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk bus
 _BLOCK_BUFFER = 8 << 20  # two halves
 _FRONT_SHARE = 0.35
 _PINNED_SHARE = 0.25
+_LOOKUP_FRONT_SHARE = 0.97  # there is no window; what is left is for rounding
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Opening:
     settings: Settings
     reserve_bytes: int = 0  # left free, for the index of a larger version
     ordered_bytes: int = 0  # for answers that wait for their turn
+    at_once: bool = False  # every batch is answered before the next one comes: `auto` need let nobody wait
 
     @property
     def name(self) -> str:
@@ -62,8 +66,9 @@ class Opening:
         name = check_algorithm(self.algorithm)
         if name != "auto":
             return name
-        scan = self.master.layout == "heap" or self.shape.condition is not None
-        return "cmeshjoin" if scan else "chybridjoin"
+        if self.master.layout == "heap" or self.shape.condition is not None:
+            return "cmeshjoin"
+        return BATCH_LOOKUP if self.at_once else "chybridjoin"
 
 
 @dataclass
@@ -110,7 +115,7 @@ class OpenJoin:
             self.finder.move_to(master, self.opening.disk_kind)
         if front is not None:
             front.complete = _complete(master, self.finder)
-            front.watch(self.waiting)
+            front.watch(front.watched)
         behind = front.behind if front is not None else self.join
         if isinstance(behind, MeshJoin):
             behind.restart(_per_step(self.opening, behind.waiting))
@@ -206,6 +211,13 @@ class _Parts:
             return XHybridJoin(self._hybrid(self._waiting(reader)), pinned)
         # Only a key can say that a row in memory is all that a tuple may meet.
         front = self._front(reader) if self.name in FRONTED and self.shape.is_keyed else None
+        if self.name == BATCH_LOOKUP and self.finder is not None:
+            behind_all = BatchLookUp(self.shape, reader, self.finder, self.stats)
+            if front is None:
+                return behind_all
+            stage = FrontStage(behind_all, *front, _complete(self.master, self.finder))
+            stage.watch(behind_all)
+            return stage
         waiting = self._waiting(reader)
         behind = self._behind(waiting)
         if front is None:
@@ -225,7 +237,7 @@ class _Parts:
         self.budget.take("index", index_bytes(self.master), who=self.name)
         # A simulated disk's time passes in turn: there reading ahead would change nothing but the counts.
         ahead = self.opening.disk_kind in ("direct", "buffered") and (
-            scanning or (self.name not in ("inlj", "cinlj") and self.settings.parallel > 1)
+            scanning or (self.name not in ("inlj", "cinlj", BATCH_LOOKUP) and self.settings.parallel > 1)
         )
         return MasterReader.open(
             self.master,
@@ -264,20 +276,23 @@ class _Parts:
         return self._hybrid(waiting)
 
     def _front(self, reader: MasterReader) -> tuple[HotRows, FrequencyRecorder] | None:
-        share = self.settings.front_share if self.settings.front_share is not None else _FRONT_SHARE
+        default = _LOOKUP_FRONT_SHARE if self.name == BATCH_LOOKUP else _FRONT_SHARE
+        share = self.settings.front_share if self.settings.front_share is not None else default
         nbytes = int(share * self.budget.left_bytes)
         if nbytes <= 0:
             return None
         heap = _heap_bytes_per_row(reader)
         layout = RowTable.layout(HotRows.leaves(self.shape))
+        sketched = self.name == BATCH_LOOKUP
+        recorder_bytes = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if sketched else 0)
         rows = RowTable.capacity_for(layout, nbytes, heap)
-        rows = RowTable.capacity_for(layout, nbytes - BYTES_PER_ROW * rows, heap)  # for the recorder
+        rows = RowTable.capacity_for(layout, nbytes - recorder_bytes * rows, heap)
         if rows < 1:
             return None
         hot = HotRows.allocate(
             self.shape, self.budget, self.stats, rows, heap, name="front stage", who=self.name
         )
-        return hot, FrequencyRecorder.allocate(self.budget, rows, who=self.name)
+        return hot, FrequencyRecorder.allocate(self.budget, rows, sketched=sketched, who=self.name)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,25 @@ ALGORITHMS = (
     "auto",
 )
 SCANNING = ("meshjoin", "r-meshjoin", "cmeshjoin")  # need no index, and can join by any condition
-FRONTED = ("cinlj", "cmeshjoin", "chybridjoin", "optimised-x-hybridjoin")  # have rows in memory before them
-LOOKING_UP = ("inlj", "hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "chybridjoin")
+BATCH_LOOKUP = (
+    "batch look-up"  # no algorithm to be asked for: what `auto` is where whole batches are answered at once
+)
+FRONTED = (
+    "cinlj",
+    "cmeshjoin",
+    "chybridjoin",
+    "optimised-x-hybridjoin",
+    BATCH_LOOKUP,
+)  # rows in memory before them
+LOOKING_UP = (
+    "inlj",
+    "hybridjoin",
+    "x-hybridjoin",
+    "optimised-x-hybridjoin",
+    "cinlj",
+    "chybridjoin",
+    BATCH_LOOKUP,
+)
 
 
 @dataclass(frozen=True)

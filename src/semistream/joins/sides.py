@@ -132,6 +132,10 @@ class JoinShape:
         """Kept tuples as the batch they came as."""
         return pa.RecordBatch.from_arrays(self._stream_columns(kept), schema=self.stream)
 
+    def no_tuples(self) -> pa.RecordBatch:
+        """A batch of the stream with nothing in it."""
+        return pa.RecordBatch.from_pylist([], schema=self.stream)
+
     def some(self, tuples: Tuples, at: NDArray[np.int64]) -> Assembled:
         """Some of the tuples, put together."""
         return self.source.take(tuples.rows, tuples.at[at])
@@ -289,19 +293,46 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
 
 
 def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """A key column in the master's type; a whole number that type cannot hold is null, for it can match nothing."""
+    """A key column in the master's type; a value that this type cannot hold is null, for it can match nothing."""
     if column.type == kind:
         return column
-    try:
-        if pat.is_integer(column.type) and pat.is_integer(kind):
-            return _fitting(column, kind).cast(kind)
-        return column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInputError(
-            f"joining the stream's {name!r} with a key of type {kind}",
-            found=f"{column.type} ({error})",
-            hint="Cast the stream's column to the key's type; a value that does not fit can match nothing.",
-        ) from error
+    if pat.is_dictionary(column.type):
+        return _cast(column.dictionary_decode(), kind, name)
+    found = f"{column.type}"
+    if any(is_one(column.type) and is_one(kind) for is_one in _COMPARABLE):
+        try:
+            if pat.is_integer(column.type) and pat.is_integer(kind):
+                return _fitting(column, kind).cast(kind)
+            return _same_after(column, column.cast(kind, safe=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            found = f"{column.type} ({error})"
+    raise InvalidInputError(
+        f"joining the stream's {name!r} with a key of type {kind}",
+        found=found,
+        hint=f"Cast the stream's column to {kind}.",
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pat.is_string(kind) or pat.is_large_string(kind) or kind == pa.string_view())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    plain = pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_fixed_size_binary(kind)
+    return bool(plain or kind == pa.binary_view())
+
+
+_COMPARABLE = (_is_number, _is_text, _is_bytes, pat.is_date, pat.is_time, pat.is_timestamp)
+
+
+def _same_after(column: pa.Array, cast: pa.Array) -> pa.Array:
+    """What was cast, without the values that became others by it."""
+    same = pc.equal(cast.cast(column.type, safe=False), column)
+    return pc.if_else(same, cast, pa.scalar(None, cast.type))
 
 
 def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -9,6 +9,7 @@ everybody else goes by it. Vacuum keeps what the last micro-batches of a query w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -23,8 +24,8 @@ KEPT_FOR = timedelta(days=30)  # a query that has not run for so long will not r
 _REPLAYABLE = 2  # micro-batches of a query that may still be run again
 
 
-def pin(storage: Storage, query: str, batch: int) -> int:
-    """The version that a micro-batch is answered from: pinned now, or earlier."""
+def pin(storage: Storage, query: str, batch: int, version: int | None = None) -> int:
+    """The version that a micro-batch is answered from: pinned earlier, or now, the newest one if none is given."""
     if not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", query) or batch < 0:
         raise InvalidInputError(
             f"pinning micro-batch {batch} of query {query!r}", found="no query id", hint="Use Spark's."
@@ -33,17 +34,23 @@ def pin(storage: Storage, query: str, batch: int) -> int:
     found = _read(storage, name)
     if found is not None:
         return found
-    version = latest_version(storage)
-    try:
-        storage.put_new(name, json.dumps({"version": version}).encode())
-    except ConcurrentChangeError:
-        found = _read(storage, name)
-        if found is None:
+    version = latest_version(storage) if version is None else version
+    with contextlib.suppress(ConcurrentChangeError):  # another task of the micro-batch was first
+        try:
+            storage.put_new(name, json.dumps({"version": version}).encode())
+        except ConcurrentChangeError:
             raise
-        return found
+        except StoreError as error:
+            raise StoreError(
+                f"pinning the version that answers micro-batch {batch} in {storage.location}",
+                found=error.found,
+                hint="Workers must be able to write to the store, or use versions='pinned'.",
+            ) from error
     if batch >= KEPT_BATCHES:
         storage.delete(_name(query, batch - KEPT_BATCHES))
-    return version
+    # Read again: where a store cannot create a file exclusively, the last writer's is what a replay will see.
+    found = _read(storage, name)
+    return version if found is None else found
 
 
 def pinned_versions(storage: Storage, *, now: datetime | None = None) -> tuple[set[int], list[str]]:
@@ -51,15 +58,15 @@ def pinned_versions(storage: Storage, *, now: datetime | None = None) -> tuple[s
     deadline = (now or datetime.now(UTC)) - KEPT_FOR
     by_query: dict[str, list[tuple[str, datetime]]] = {}
     for stored in storage.list(FOLDER):
-        by_query.setdefault(stored.name.rsplit("/", 1)[0], []).append((stored.name, stored.modified))
+        if re.fullmatch(rf"{FOLDER}/[0-9a-zA-Z-]{{1,64}}/\d{{12}}\.json", stored.name):
+            by_query.setdefault(stored.name.rsplit("/", 1)[0], []).append((stored.name, stored.modified))
     needed: set[int] = set()
     stale: list[str] = []
     for pins in by_query.values():
         pins.sort()
-        if pins[-1][1] <= deadline:
-            stale += [name for name, _ in pins]
-            continue
-        for name, _ in pins[-_REPLAYABLE:]:
+        kept = pins[-KEPT_BATCHES:] if pins[-1][1] > deadline else []
+        stale += [name for name, _ in pins[: len(pins) - len(kept)]]
+        for name, _ in kept[-_REPLAYABLE:]:
             version = _read(storage, name)
             needed |= {version} if version is not None else set()
     return needed, stale
@@ -74,12 +81,9 @@ def _read(storage: Storage, name: str) -> int | None:
         data = storage.get(name)
     except FileNotFoundError:
         return None
-    try:
-        version = json.loads(data)["version"]
-    except (ValueError, KeyError, TypeError):
-        version = None
-    if not isinstance(version, int) or version < 1:
+    found = re.fullmatch(rb'\{"version": ([1-9]\d{0,17})\}', data.strip())
+    if found is None:
         raise StoreError(
             f"the pin {name} of {storage.location}", found="no version in it", hint="Remove the file."
         )
-    return version
+    return int(found[1])

@@ -12,9 +12,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 
-from semistream.spark.softstate import forget, sweep
+from semistream.spark.softstate import Process, forget
 
 _cleaned: weakref.WeakKeyDictionary[Any, StreamingQueryListener] = weakref.WeakKeyDictionary()
+_exits: set[Process] = set()
 
 
 class _Cleaner(StreamingQueryListener):
@@ -31,18 +32,19 @@ class _Cleaner(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Remove what the query had on this host."""
-        forget(str(event.id))
+        forget(query=str(event.id))
 
 
 def clean_up_after(spark: SparkSession) -> None:
-    """Listen, once a session, for queries that end."""
-    if spark in _cleaned:
+    """Listen, once a session, for queries that end; at exit, remove what the driver's own JVM had."""
+    if spark in _cleaned or not hasattr(
+        spark, "_jsparkSession"
+    ):  # Connect's workers are another host's business
         return
-    if not _cleaned:
-        atexit.register(sweep)
     listener = _Cleaner()
     _cleaned[spark] = listener
-    if hasattr(
-        spark, "_jsparkSession"
-    ):  # on Connect listeners run in the server, which has its own workers' host
-        spark.streams.addListener(listener)
+    spark.streams.addListener(listener)
+    jvm = Process.of(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
+    if jvm is not None and jvm not in _exits:
+        _exits.add(jvm)
+        atexit.register(forget, jvm=jvm)

@@ -8,7 +8,6 @@ once, however many there are.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +25,7 @@ from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import CLASH_SUFFIX, JoinShape, On, shape_join
 from semistream.master import Master, open_master
 from semistream.spark.cleaning import clean_up_after
-from semistream.spark.metrics import BatchId, Counts, accumulator_of, counts_of
+from semistream.spark.metrics import Counts, accumulator_of, counts_of_step
 from semistream.spark.source import SPARK_TYPE
 from semistream.spark.types import arrow_schema, for_spark, spark_type
 from semistream.spark.worker import Enrichment, Step
@@ -85,11 +84,12 @@ def enrich(
         )
     if not isinstance(master, Master):
         master = open_master(master)
-    before = getattr(df, _PLAN, None) or Plan(df, (), tuple(df.schema.fields), {})
-    shape, fields, intervals = _output(df, before, master, on, how, columns)
+    before = _plan_of(df) or Plan(df, (), tuple(df.schema.fields), {})
+    sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    on = on if sensitive else _as_spelt(on, before.fields)
+    shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
     step = Step(
-        uid=uuid.uuid4().hex,
-        label=_free_label(label or os.path.basename(master.path.rstrip("/")) or "master", before.steps),
+        label=_free_label(label or master.path.rstrip("/").rpartition("/")[2] or "master", before.steps),
         master=master,
         on=_numbered_key(before.fields, shape, master),
         how=how,
@@ -108,19 +108,40 @@ def enrich(
 
 def metrics_of(df: DataFrame) -> dict[str, Counts]:
     """What the last run of a batch DataFrame that enrich() made has counted, by enrichment."""
-    plan = getattr(df, _PLAN, None)
+    plan: Plan | None = getattr(df, _PLAN, None)
     if plan is None:
         raise InvalidInputError(
             "metrics_of(df)",
             found="a DataFrame that enrich() did not make",
             hint="Pass what enrich() returned.",
         )
-    known = counts_of(BatchId())
-    return {step.label: known[step.label] for step in plan.steps if step.label in known}
+    known = {step.label: counts_of_step(step.uid) for step in plan.steps}
+    return {label: counts for label, counts in known.items() if counts is not None}
+
+
+def _plan_of(df: DataFrame) -> Plan | None:
+    """What enrich() made of it: to be gone on with, unless Spark has been asked to keep its rows."""
+    plan: Plan | None = getattr(df, _PLAN, None)
+    return None if plan is None or getattr(df, "is_cached", False) else plan
+
+
+def _as_spelt(on: On, fields: Sequence[StructField]) -> On:
+    """The stream's names as the DataFrame spells them: to Spark their case does not matter."""
+    names = [field.name for field in fields]
+
+    def spelt(name: str) -> str:
+        same = [other for other in names if other.lower() == str(name).lower()]
+        return same[0] if name not in names and len(same) == 1 else name
+
+    if isinstance(on, str):
+        return {spelt(on): on} if spelt(on) != on else on
+    if isinstance(on, Mapping):
+        return {spelt(ours): theirs for ours, theirs in on.items()}
+    return {spelt(name): name for name in on}
 
 
 def _output(
-    df: DataFrame, before: Plan, master: Master, on: On, how: str, columns: Sequence[str] | None
+    before: Plan, master: Master, on: On, how: str, columns: Sequence[str] | None, *, sensitive: bool
 ) -> tuple[JoinShape, tuple[StructField, ...], dict[int, str]]:
     """What joins what, and the output's columns: known without running a job."""
     stream = arrow_schema(StructType(list(before.fields)))
@@ -128,7 +149,6 @@ def _output(
     shape.keyed(
         pa.RecordBatch.from_pylist([], schema=stream)
     )  # keys of types that cannot be compared are told at once
-    sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     fields, intervals = list(before.fields), dict(before.intervals)
     for name, field in zip(shape.master_columns, shape.master_output, strict=True):
         kept = master.schema.field(name).metadata or {}
@@ -189,8 +209,7 @@ def _mapped(plan: Plan) -> DataFrame:
     )
     mapped = numbered.mapInArrow(run, schema)
     result = mapped.select(*[_named(i, field, plan.intervals.get(i)) for i, field in enumerate(plan.fields)])
-    if base.isStreaming:
-        clean_up_after(base.sparkSession)
+    clean_up_after(base.sparkSession)
     setattr(result, _PLAN, plan)
     return result
 

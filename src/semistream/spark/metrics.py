@@ -1,7 +1,7 @@
 """What every micro-batch did, counted in the workers and brought to the driver by a Spark accumulator.
 
-Counts are kept by query, micro-batch, enrichment and partition, and a partition that is run again replaces what it counted
-before: so a sum is exact however often tasks are retried.
+Counts are kept by micro-batch, enrichment and task. A task that is tried again replaces what it counted before, and a query
+that is run again replaces its run before, so a sum is that of one run however often parts of it were retried.
 """
 
 from __future__ import annotations
@@ -69,18 +69,56 @@ class Counts:
         return asdict(self) | {"front_share": round(self.front_share, 4)}
 
 
-Collected = dict[tuple[BatchId, str], dict[int, Counts]]  # by micro-batch and enrichment, then by partition
+@dataclass(frozen=True)
+class Place:
+    """Who counted: a task of a stage, which attempt of it, and the run of the query (Spark's execution id)."""
+
+    run: int = 0
+    stage: int = 0
+    partition: int = 0
+    attempt: int = 0
+
+
+@dataclass
+class Counted:
+    """What the tasks of one run counted for one enrichment."""
+
+    label: str
+    run: int
+    tasks: dict[
+        tuple[int, int], tuple[int, Counts]
+    ]  # by stage and partition: the attempt, and what it counted
+
+    @staticmethod
+    def at(place: Place, label: str, counts: Counts) -> Counted:
+        """What one task counted."""
+        return Counted(label, place.run, {(place.stage, place.partition): (place.attempt, counts)})
+
+    def add(self, other: Counted) -> Counted:
+        """With what other tasks counted; a later run stands alone."""
+        if other.run != self.run:
+            return max(self, other, key=lambda counted: counted.run)
+        for task, (attempt, counts) in other.tasks.items():
+            known = self.tasks.get(task)
+            if known is None or attempt > known[0]:
+                self.tasks[task] = (attempt, counts)
+            elif attempt == known[0]:  # one task that went through several partitions, as after coalesce()
+                self.tasks[task] = (attempt, Counts.total([known[1], counts]))
+        return self
+
+
+Collected = dict[tuple[BatchId, str], Counted]  # by micro-batch and enrichment
 
 
 class _Merge(AccumulatorParam[Collected]):
-    """Later counts of the same partition replace earlier ones; the oldest micro-batches are forgotten."""
+    """See `Counted.add`; the oldest micro-batches are forgotten."""
 
     def zero(self, value: Collected) -> Collected:  # noqa: ARG002
         return {}
 
     def addInPlace(self, value1: Collected, value2: Collected) -> Collected:  # noqa: N802
-        for key, partitions in value2.items():
-            value1.setdefault(key, {}).update(partitions)
+        for key, counted in value2.items():
+            value1[key] = value1[key].add(counted) if key in value1 else counted
         while len(value1) > KEPT_BATCHES:
             del value1[next(iter(value1))]
         return value1
@@ -99,16 +137,34 @@ def accumulator_of(context: SparkContext) -> Accumulator[Collected]:
         return _accumulators[key]
 
 
-def counts_of(batch: BatchId, label: str | None = None) -> dict[str, Counts]:
-    """What is known on the driver of a micro-batch, by enrichment (or of one enrichment)."""
+def counts_of(batch: BatchId) -> dict[str, Counts]:
+    """What is known on the driver of a micro-batch, by the label of each enrichment."""
     found: dict[str, Counts] = {}
+    for (which, _), counted in _known():
+        if which == batch:
+            name, number = counted.label, 2
+            while name in found:
+                name, number = f"{counted.label}-{number}", number + 1
+            found[name] = _sum(counted)
+    return found
+
+
+def counts_of_step(uid: str) -> Counts | None:
+    """What an enrichment counted in its last run as a batch job."""
+    for (which, name), counted in _known():
+        if which == BatchId() and name == uid:
+            return _sum(counted)
+    return None
+
+
+def _known() -> list[tuple[tuple[BatchId, str], Counted]]:
     with _lock:
         accumulators = list(_accumulators.values())
-    for accumulator in accumulators:
-        for (which, name), partitions in list(accumulator.value.items()):
-            if which == batch and label in (None, name):
-                found[name] = Counts.total(list(partitions.values()))
-    return found
+    return [item for accumulator in accumulators for item in list(accumulator.value.items())]
+
+
+def _sum(counted: Counted) -> Counts:
+    return Counts.total(counts for _, counts in list(counted.tasks.values()))
 
 
 def peak_rss_bytes() -> int:

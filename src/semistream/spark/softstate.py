@@ -160,11 +160,12 @@ def sweep(root: Path | None = None) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def forget(query: str, root: Path | None = None) -> None:
-    """Remove what a query that has ended had on this host."""
+def forget(*, query: str | None = None, jvm: Process | None = None, root: Path | None = None) -> None:
+    """Remove what a query that has ended, or a JVM that is about to end, had on this host."""
     base = private_folder(root)
     for folder in _folders(base) if base is not None else ():
-        if folder.name.partition("-")[2] == query:
+        owner, _, of_query = folder.name.partition("-")
+        if of_query == query or (jvm is not None and owner == jvm.name):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -174,7 +175,8 @@ def digest_of(parts: object) -> str:
 
 
 def _write(file: BinaryIO, digest: str, arrays: Arrays) -> None:
-    places, at = {}, _HEADER_BYTES
+    places: dict[str, dict[str, int | str]] = {}
+    at = _HEADER_BYTES
     for name, array in arrays.items():
         places[name] = {"at": at, "dtype": array.dtype.str, "count": array.size, "sum": _sum(array)}
         at += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
@@ -183,7 +185,7 @@ def _write(file: BinaryIO, digest: str, arrays: Arrays) -> None:
         raise OSError("the header is too long")
     file.write(header.ljust(_HEADER_BYTES))
     for name, array in arrays.items():
-        file.seek(places[name]["at"])
+        file.seek(int(places[name]["at"]))
         file.write(_bytes(array).data)
     file.truncate(at)
 

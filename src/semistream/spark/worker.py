@@ -7,14 +7,19 @@ nothing. Every tuple of a task is answered before the task ends.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 
+from semistream.errors import StoreError
 from semistream.joins.driver import Driver
 from semistream.joins.frontstage import FrontStage
 from semistream.joins.join import string_bytes_of
@@ -24,12 +29,19 @@ from semistream.joins.registry import Settings
 from semistream.joins.sides import JoinShape, shape_join
 from semistream.master import Master
 from semistream.master.pins import pin
-from semistream.spark.metrics import BatchId, Collected, Counts, peak_rss_bytes
+from semistream.spark.metrics import BatchId, Collected, Counted, Counts, Place, peak_rss_bytes
 from semistream.spark.softstate import SoftState, digest_of, sweep
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+_EXECUTION_ID = "spark.sql.execution.id"
 _TUPLES_AT_ONCE = 1 << 16  # small batches of Spark's are put together up to so many
-_IDLE_S = 60.0  # a join that no task has asked for is closed after so long
+_PLAIN = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+_ROWS_OUT = 1 << 13
 _PUBLISH_EVERY_S = 10.0
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
 
@@ -38,7 +50,6 @@ _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a ne
 class Step:
     """One enrichment, as it is sent to the workers. Columns go by number: c0, c1, ..."""
 
-    uid: str
     label: str
     master: Master
     on: dict[str, str]
@@ -50,6 +61,13 @@ class Step:
     settings: Settings
     follows: bool  # the newest version of the master, from micro-batch to micro-batch
     types: tuple[pa.DataType, ...]  # that Spark has for the master's columns
+
+    @cached_property
+    def uid(self) -> str:
+        """The same for all enrichments that are the same but for the master's version: they share what is kept."""
+        master = self.master.storage.location, self.master.key
+        rest = self.label, self.on, self.how, self.columns, self.algorithm, self.memory_bytes, self.disk
+        return digest_of((master, rest, self.settings, self.follows, self.types))[:32]
 
     def shape(self, stream: pa.Schema) -> JoinShape:
         """What joins what."""
@@ -66,6 +84,7 @@ class Step:
             heap_bytes,
             self.settings,
             reserve_bytes=index_bytes(master) if self.follows else 0,
+            at_once=True,
         )
 
 
@@ -81,17 +100,17 @@ class Enrichment:
         task = _Task.current(self.collected)
         stream: Iterator[pa.RecordBatch] = task.arriving(batches)
         for step in self.steps:
-            stream = _for_spark(step, _enriched(step, task, stream))
+            stream = _for_spark(step, _together(_enriched(step, task, stream)))
+        _make_room_for(self.steps)
         yield from stream
-        _close_idle(self.steps)
 
 
 @dataclass
 class _Task:
-    """Where this is: which partition of which micro-batch."""
+    """Where this is: which task of which micro-batch."""
 
     batch: BatchId
-    partition: int
+    place: Place
     collected: Accumulator[Collected] | None
     waited_s: float = 0.0  # for Spark to send tuples
 
@@ -99,10 +118,12 @@ class _Task:
     def current(collected: Accumulator[Collected] | None) -> _Task:
         context = TaskContext.get()
         if context is None:
-            return _Task(BatchId(), 0, collected)
+            return _Task(BatchId(), Place(), collected)
         query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         batch = BatchId(query, int(number)) if query and number else BatchId()
-        return _Task(batch, context.partitionId(), collected)
+        run = int(context.getLocalProperty(_EXECUTION_ID) or 0)
+        place = Place(run, context.stageId(), context.partitionId(), context.taskAttemptId())
+        return _Task(batch, place, collected)
 
     def arriving(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The tuples as Spark sends them, put together into fewer batches."""
@@ -119,18 +140,24 @@ class _Task:
             if batch is None:
                 return
             if len(batch):
-                some.append(batch)
+                some.append(_plain(batch))
                 rows += len(batch)
 
     def version(self, step: Step) -> int:
         """The master's version that answers this micro-batch."""
-        if not step.follows or self.batch == BatchId():
+        if self.batch == BatchId():
             return step.master.version
-        return pin(step.master.storage, self.batch.query, self.batch.number)
+        if step.follows:
+            return pin(step.master.storage, self.batch.query, self.batch.number)
+        with contextlib.suppress(
+            StoreError
+        ):  # where it can be, so that vacuum knows; the version is known anyway
+            pin(step.master.storage, self.batch.query, self.batch.number, step.master.version)
+        return step.master.version
 
     def count(self, step: Step, counts: Counts) -> None:
         if self.collected is not None:
-            self.collected.add({(self.batch, step.label): {self.partition: counts}})
+            self.collected.add({(self.batch, step.uid): Counted.at(self.place, step.label, counts)})
 
 
 @dataclass
@@ -182,7 +209,7 @@ class _Kept:
 
 
 _kept: dict[str, _Kept] = {}
-_soft: dict[str, SoftState | None] = {}
+_swept: list[bool] = []
 
 
 def _shared_front(opened: OpenJoin) -> FrontStage | None:
@@ -191,18 +218,17 @@ def _shared_front(opened: OpenJoin) -> FrontStage | None:
 
 
 def _soft_state(task: _Task) -> SoftState | None:
-    query = task.batch.query
-    if query not in _soft:
-        if not _soft:
-            sweep()
-        _soft[query] = SoftState.open(query)
-    return _soft[query]
+    if not _swept:
+        _swept.append(True)
+        sweep()
+    return SoftState.open(task.batch.query)
 
 
 def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The tuples of a task through one enrichment."""
     first = next(batches, None)
     if first is None:
+        task.count(step, Counts(budget_bytes=step.memory_bytes))
         return
     began, waited = time.perf_counter(), task.waited_s
     kept = _take(step, task, first)
@@ -269,16 +295,43 @@ def _keep(step: Step, kept: _Kept) -> None:
     _kept[step.uid] = kept
 
 
-def _close_idle(steps: tuple[Step, ...]) -> None:
-    """Close joins of queries that have ended, as far as one can tell: their memory is not ours to keep."""
-    now, ours = time.monotonic(), {step.uid for step in steps}
-    for uid in [uid for uid, kept in _kept.items() if uid not in ours and now - kept.used_at > _IDLE_S]:
+def _make_room_for(steps: tuple[Step, ...]) -> None:
+    """Close joins of other queries, those used longest ago first, until they hold no more memory than this task may."""
+    ours = {step.uid for step in steps}
+    others = sorted((uid for uid in _kept if uid not in ours), key=lambda uid: _kept[uid].used_at)
+    held = sum(_kept[uid].opened.budget.total_bytes for uid in others)
+    for uid in others:
+        if held <= sum(step.memory_bytes for step in steps):
+            return
+        held -= _kept[uid].opened.budget.total_bytes
         _kept.pop(uid).opened.close()
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Strings in the one form that joins know, however the session has Spark send them."""
+    if not any(kind in _PLAIN for kind in batch.schema.types):
+        return batch
+    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest
+
+
+def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches put together: each costs Spark as much as some thousand rows."""
+    some: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        some.append(batch)
+        rows += len(batch)
+        if rows >= _ROWS_OUT:
+            yield pa.concat_batches(some) if len(some) > 1 else batch
+            some, rows = [], 0
+    if rows:
+        yield pa.concat_batches(some) if len(some) > 1 else some[0]
 
 
 def _for_spark(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -291,3 +344,10 @@ def _for_spark(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
                     kind, safe=False
                 )  # of times finer than a microsecond, what Spark can hold
         yield pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in Spark's type; of times finer than a microsecond, the microsecond they are in."""
+    if pat.is_timestamp(kind) and column.type.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    return column.cast(kind, safe=False)

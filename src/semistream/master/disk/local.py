@@ -2,6 +2,7 @@
 
 A batch is read in up to three passes, each for what the one before left:
 
+    cached    one thread, what is in the page cache     buffered files only
     queue     one thread, up to 128 reads in flight     direct files only
     threads   pread, each thread its slice              buffered files; direct ones where there is no queue
     in turn   os.preadv in Python                       tells what is wrong, or finishes what was interrupted
@@ -115,6 +116,9 @@ class LocalDisk(CountingDisk):
         landed, bad = 0, -1
         if direct and self._queued:
             landed, bad = self._read_queued(todo, batch)
+        elif not direct and kernels.HAS_PREADV2:
+            landed, bad = kernels.read_cached(todo, *batch)
+        if landed:
             if landed == len(todo):
                 return landed, bad
             todo = todo[batch[0][LANDED, todo] == 0]

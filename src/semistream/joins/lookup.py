@@ -1,0 +1,173 @@
+"""Batch look-up: every tuple of a batch is answered at once, and a page that several of them need is read once.
+
+HYBRIDJOIN lets tuples wait so that a page read serves many of them. Where a whole batch has arrived and must be answered
+before the next one comes (a micro-batch on Spark), there is nothing to wait for: the keys are sorted, the pages they need
+are read in that order, as many at a time as the disk buffer holds, and each key finds its rows in them by binary search.
+No window is needed, so its memory goes to the front stage.
+
+Cost of a batch of n tuples with k distinct keys on p pages: n log n to sort, p c_IO(1), k log d for the searches among the
+d rows of a disk buffer, n c_O. The symbols are the papers'; the algorithm is none of theirs, and what `auto` uses on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semistream.joins.base import Answers, JoinStats, Observer, Snapshot
+from semistream.joins.pagefinder import Found, PageFinder, is_unique
+from semistream.joins.reader import Loaded, MasterReader
+from semistream.joins.sides import JoinShape, Tuples
+from semistream.master.keys import Keys, NarrowKeys, positions_of
+
+I64 = NDArray[np.int64]
+_AT_ONCE = 1 << 16  # tuples: bounds what sorting them takes
+
+
+@dataclass
+class BatchLookUp:
+    """Answers what is offered; nobody ever waits."""
+
+    shape: JoinShape
+    reader: MasterReader
+    finder: PageFinder
+    stats: JoinStats
+    observer: Observer | None = None
+    pending: int = 0
+    bound: int = 0
+
+    @property
+    def room(self) -> int:
+        """As many as are sorted together."""
+        return _AT_ONCE
+
+    def offer(self, tuples: Tuples) -> tuple[Answers, int]:
+        """Answer the tuples."""
+        some = tuples.select(slice(0, _AT_ONCE))
+        return self._answered(some), len(some)
+
+    def advance(self) -> Answers:
+        """Nothing is left to be done."""
+        return iter(())
+
+    def snapshot(self, limit: int | None = None) -> Snapshot:  # noqa: ARG002 - there is nobody
+        """Nobody waits."""
+        return Snapshot.untouched(self.shape.no_tuples(), self.reader.master.version)
+
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002 - they are offered again
+        """None of them need wait here."""
+        return 0
+
+    def _answered(self, tuples: Tuples) -> Answers:
+        asked = _Asked.of(tuples)
+        found = self.finder.find(asked.keys)
+        unmet = [np.flatnonzero(found.nowhere())]
+        for keys, pages in self._groups(found):
+            met = np.zeros(len(keys), dtype=np.bool_)
+            while len(pages):  # once, but for a key with more pages than the disk buffer holds
+                count = max(1, self.reader.fitting(pages))
+                loaded = self._load(pages[:count])
+                rows, counts = self._rows_of(asked.keys.take(keys), loaded)
+                yield from self._put_out(tuples, asked, loaded, keys, rows, counts)
+                met |= counts > 0
+                pages = pages[count:]
+            unmet.append(keys[~met])
+        missed = asked.tuples_of(np.concatenate(unmet))
+        self.stats.misses += len(missed)
+        self.stats.answered += len(tuples)
+        nothing = self.shape.missed(lambda: self.shape.tuples_of(self.shape.some(tuples, missed)))
+        if nothing is not None:
+            self.stats.rows += len(nothing)
+            yield nothing
+
+    def _groups(self, found: Found) -> Iterator[tuple[I64, I64]]:
+        """Keys whose pages the disk buffer holds together, and those pages; a key with more than that comes alone."""
+        keys = np.flatnonzero(~found.nowhere())
+        if self.reader.master.layout != "key":  # there they are in the order of their pages already
+            keys = keys[np.argsort(found.pages[found.starts[keys]], kind="stable")]
+        counts = found.starts[keys + 1] - found.starts[keys]
+        ends = np.cumsum(counts)
+        pages = found.pages[np.repeat(found.starts[keys] - (ends - counts), counts) + np.arange(counts.sum())]
+        lengths = self.reader.master.index.extents(pages).length
+        lengths[1:][pages[1:] == pages[:-1]] = 0  # shared with the key before
+        total = (
+            np.concatenate([[0], np.cumsum(lengths)[ends - 1]]) if len(keys) else np.zeros(1, dtype=np.int64)
+        )
+        # A group's first page may be one that the group before had last: it is read again.
+        room = self.reader.half_bytes - self.reader.master.index.max_page_bytes
+        begin = 0
+        while begin < len(keys):
+            end = max(begin + 1, int(np.searchsorted(total, total[begin] + room, side="right")) - 1)
+            yield keys[begin:end], np.unique(pages[ends[begin] - counts[begin] : ends[end - 1]])
+            begin = end
+
+    def _load(self, pages: I64) -> Loaded:
+        self.stats.advances += 1
+        self.stats.pages += len(pages)
+        return self.reader.load(pages)
+
+    def _rows_of(self, keys: Keys, loaded: Loaded) -> tuple[I64, I64]:
+        """The loaded rows of all keys, one key after the other, and how many each has."""
+        ordered, order = loaded.keys, None
+        if not ordered.is_sorted():
+            order = ordered.argsort()
+            ordered = ordered.take(order)
+        self.stats.probes += len(keys)
+        first = positions_of(keys, ordered, side="left")
+        if is_unique(self.reader.master) and isinstance(keys, NarrowKeys) and isinstance(ordered, NarrowKeys):
+            first = np.minimum(first, len(ordered) - 1)
+            counts = (ordered.codes[first] == keys.codes).astype(np.int64)
+            rows = first[counts > 0]
+        else:
+            counts = positions_of(keys, ordered, side="right") - first
+            rows = _spread(first, counts)
+        return rows if order is None else order[rows], counts
+
+    def _put_out(
+        self, tuples: Tuples, asked: _Asked, loaded: Loaded, keys: I64, rows: I64, counts: I64
+    ) -> Answers:
+        """Every tuple of every key with every row of it; of one row, all its tuples together."""
+        owner = keys if len(rows) == len(keys) and counts.all() else np.repeat(keys, counts)
+        times = asked.counts[owner]
+        at = asked.order[_spread(asked.starts[owner], times)]
+        rows = np.repeat(rows, times)
+        for batch, _ in self.shape.joined(
+            lambda part: self.shape.some(tuples, at[part]), lambda part: loaded.rows(rows[part]), len(at)
+        ):
+            self.stats.rows += len(batch)
+            yield batch
+        if self.observer is not None and len(rows):
+            self.observer(loaded, rows)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The distinct keys of some tuples, in order: those of key i are order[starts[i] : starts[i] + counts[i]]."""
+
+    keys: Keys
+    order: I64
+    starts: I64
+    counts: I64
+
+    @staticmethod
+    def of(tuples: Tuples) -> _Asked:
+        keys = (
+            NarrowKeys(tuples.codes) if isinstance(tuples.keys, NarrowKeys) else tuples.keys.take(tuples.at)
+        )
+        order = keys.argsort()
+        ordered = keys.take(order)
+        starts = np.flatnonzero(ordered.starts())
+        return _Asked(ordered.take(starts), order, starts, np.diff(starts, append=len(order)))
+
+    def tuples_of(self, keys: I64) -> I64:
+        """All tuples of some keys."""
+        return self.order[_spread(self.starts[keys], self.counts[keys])]
+
+
+def _spread(first: I64, counts: I64) -> I64:
+    """For each i the numbers first[i] .. first[i] + counts[i] - 1, one after the other."""
+    ends = np.cumsum(counts)
+    return np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if len(ends) else 0)
