@@ -31,7 +31,7 @@ def add_command(commands: Any) -> None:
     length.add_argument("--seconds", type=float, default=35.0, help="of stream (default: 35)")
     length.add_argument("--tuples", type=int, help="of stream, in place of --seconds")
     parser.add_argument(
-        "--rate", type=float, default=100_000.0, help="tuples a second, on average (default: 100,000)"
+        "--rate", type=float, default=60_000.0, help="tuples a second, on average (default: 60,000)"
     )
     parser.add_argument("--folder", default="demo", help="where to put everything (default: ./demo)")
     parser.set_defaults(run=run)

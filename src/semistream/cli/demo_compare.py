@@ -30,7 +30,7 @@ _WARM, _MEASURED = (
     3,
     6,
 )  # micro-batches: both joins are slow at first, when code is compiled and caches are empty
-_LIMIT_S = 45.0
+_LIMIT_S = 30.0
 _FILE_ROWS = 1_000_000
 
 

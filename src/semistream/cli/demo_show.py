@@ -26,6 +26,7 @@ from semistream.master import Master, build_master
 from semistream.spark.enrich import enrich
 from semistream.workload import retail
 
+_LARGEST_BATCH = 200_000  # tuples: after a burst the display goes on
 _LEAD_S = 5.0  # from the start of the query to the first tuple: until then Spark starts what makes it
 
 
@@ -92,7 +93,7 @@ def _stream(
     warehouse = Warehouse.create(choices.sales, SALES, name=TABLE_NAME)
     starts_at = datetime.now(UTC) + timedelta(seconds=_LEAD_S)
     options = choices.stream_options(tuples=choices.tuples, starts_at=starts_at)
-    sales = read_stream(spark, options)
+    sales = read_stream(spark, options, max_rows_per_batch=str(_LARGEST_BATCH))
     enriched = enrich(
         sales, master, on="product_id", memory=choices.memory_bytes, algorithm=choices.algorithm
     )

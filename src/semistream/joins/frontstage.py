@@ -86,7 +86,8 @@ class FrontStage:
             taken = int(absent[count]) if count < len(absent) else taken
         known = known[:taken]
         self.recorder.used(known, full=self.hot.table.room == 0)
-        return chain(behind, self.hot.answer(some.select(slice(0, taken)), known)), taken
+        # Hot rows answer first: the join behind may read, and what it reads may take the places of those found here.
+        return chain(self.hot.answer(some.select(slice(0, taken)), known), behind), taken
 
     def advance(self) -> Answers:
         """Let the join behind do its disk access; it reports what it met to `observe`."""
