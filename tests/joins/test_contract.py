@@ -14,6 +14,7 @@ from semistream.errors import InvalidInputError, SemistreamError
 from semistream.joins import Settings
 
 FIXED = [name for name in ss.ALGORITHMS if name != "auto"]
+AT_ONCE = "auto, each batch at once"  # what enrich() uses on Spark
 SCANNING = {"meshjoin", "r-meshjoin", "cmeshjoin", "in-memory"}
 KEYS = {
     "int64": st.integers(-20, 60),
@@ -21,6 +22,10 @@ KEYS = {
     "string": st.text("ab", max_size=5),
     "composite": st.tuples(st.integers(0, 5), st.text("ab", max_size=2)),
 }
+
+
+def named(algorithm: str) -> str:
+    return "auto" if algorithm == AT_ONCE else algorithm
 
 
 def table_of(kind: str, keys: list, extra: dict[str, pa.Array]) -> tuple[pa.Table, list[str]]:
@@ -62,7 +67,7 @@ def run(stream, master, key, *, rows, **options) -> tuple[pa.Table, object]:
 
 @pytest.mark.parametrize("kind", list(KEYS))
 @pytest.mark.parametrize("layout", ["key", "frequency", "heap"])
-@pytest.mark.parametrize("algorithm", FIXED)
+@pytest.mark.parametrize("algorithm", [*FIXED, AT_ONCE])
 @given(drawn=st.data())
 @settings(
     max_examples=8,
@@ -87,6 +92,7 @@ def test_every_tuple_is_answered_exactly_once(algorithm, layout, kind, drawn, tm
         disk_buffer=drawn.draw(st.sampled_from([None, 4096, 12288])),
         per_step=drawn.draw(st.sampled_from([None, 1, 7])),
         front_share=drawn.draw(st.sampled_from([None, 0.1])),
+        at_once=algorithm == AT_ONCE,
     )
     out, stats = run(
         stream,
@@ -94,7 +100,7 @@ def test_every_tuple_is_answered_exactly_once(algorithm, layout, kind, drawn, tm
         key,
         rows=drawn.draw(st.integers(1, 60)),
         how=how,
-        algorithm=algorithm,
+        algorithm=named(algorithm),
         memory=budget,
         settings=chosen,
     )
@@ -105,7 +111,7 @@ def test_every_tuple_is_answered_exactly_once(algorithm, layout, kind, drawn, tm
 
 
 @pytest.mark.parametrize("layout", ["key", "frequency", "heap"])
-@pytest.mark.parametrize("algorithm", FIXED)
+@pytest.mark.parametrize("algorithm", [*FIXED, AT_ONCE])
 @given(drawn=st.data())
 @settings(
     max_examples=4,
@@ -135,8 +141,9 @@ def test_larger_masters_any_budget_any_batches(algorithm, layout, drawn, tmp_pat
         key,
         rows=drawn.draw(st.integers(1, 5000)),
         how=how,
-        algorithm=algorithm,
+        algorithm=named(algorithm),
         memory=drawn.draw(st.integers(least, 4 * least)),
+        settings=Settings(at_once=algorithm == AT_ONCE),
     )
     assert multiset(out) == expected(stream, master, key, how)
     assert stats.tuples == stats.answered == tuples
@@ -191,7 +198,7 @@ def test_the_front_stage_goes_on_admitting_when_it_is_full(tmp_path):
 
 @pytest.mark.parametrize("layout", ["key", "frequency", "heap"])
 @pytest.mark.parametrize(
-    "algorithm", ["cinlj", "cmeshjoin", "chybridjoin", "x-hybridjoin", "optimised-x-hybridjoin"]
+    "algorithm", ["cinlj", "cmeshjoin", "chybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", AT_ONCE]
 )
 def test_rows_in_memory_serve_the_hot_part_of_the_stream(algorithm, layout, tmp_path):
     """Three quarters of the stream ask for the master's first rows: nearly all of these are answered from memory."""
@@ -210,11 +217,14 @@ def test_rows_in_memory_serve_the_hot_part_of_the_stream(algorithm, layout, tmp_
         pa.table({"k": keys}).to_batches(max_chunksize=1000),
         master,
         on="k",
-        algorithm=algorithm,
+        algorithm=named(algorithm),
         memory=300_000,
         disk="buffered",
+        settings=Settings(at_once=algorithm == AT_ONCE),
     )
-    assert sum(b["v"].to_numpy().sum() for b in joined) == keys.sum()
+    out = pa.Table.from_batches(joined)
+    assert out["v"].equals(out["k"])  # each with its own row, while others come and go
+    assert sorted(out["k"].to_pylist()) == sorted(keys.tolist())
     assert joined.stats.front_hits > 0.6 * len(keys)
 
 

@@ -25,7 +25,9 @@ def many_to_many(*, keys: int = 400) -> tuple[pa.Table, pa.Table]:
     stream = table(k=pa.array(stream_keys, pa.int64()), n=pa.array(range(3000), pa.int64()))
     master_keys = [i // 2 if i % 3 else i for i in range(keys)] + [None]
     values = [None if i % 11 == 0 else f"value {i}" for i in range(keys)] + ["of nobody"]
-    return stream, table(k=pa.array(master_keys, pa.int64()), v=values, w=pa.array(range(keys + 1), pa.int32()))
+    return stream, table(
+        k=pa.array(master_keys, pa.int64()), v=values, w=pa.array(range(keys + 1), pa.int32())
+    )
 
 
 def expected(

@@ -69,7 +69,8 @@ class TestRows:
         assert rows_of(found.collect()) == expected(stream, master, {"k": "k"}, how)
 
     @pytest.mark.parametrize(
-        ("layout", "algorithm"), [("heap", "auto"), ("frequency", "x-hybridjoin"), ("frequency", "chybridjoin")]
+        ("layout", "algorithm"),
+        [("heap", "auto"), ("frequency", "x-hybridjoin"), ("frequency", "chybridjoin")],
     )
     def test_every_layout(self, stream_df, shop, build, layout, algorithm):
         stream, master, _ = shop
@@ -116,7 +117,9 @@ class TestRows:
         master = table(**side(60, 3), v=[f"v{i}" for i in range(60)])
         stream = table(**side(200, 7), other=[f"key {i % 50}" for i in range(200)], n=range(200))
         store = build(master, key=key)
-        pairs = {on: on} if isinstance(on, str) else on if isinstance(on, dict) else {name: name for name in on}
+        pairs = (
+            {on: on} if isinstance(on, str) else on if isinstance(on, dict) else {name: name for name in on}
+        )
         wanted = [name for name in master.column_names if name not in store.key]
         found = ss.enrich(spark.createDataFrame(stream), store, on=on, how="left", memory=MEMORY)
         assert rows_of(found.collect()) == expected(stream, master, pairs, "left", wanted)
@@ -126,7 +129,14 @@ class TestRows:
         df = spark.createDataFrame(table(k=[1, 127, 128, 2**40, -(2**40), None]))
         found = ss.enrich(df, store, on="k", how="left", memory=MEMORY)
         assert rows_of(found.collect()) == Counter(
-            {(1, "one"): 1, (127, "top"): 1, (128, None): 1, (2**40, None): 1, (-(2**40), None): 1, (None, None): 1}
+            {
+                (1, "one"): 1,
+                (127, "top"): 1,
+                (128, None): 1,
+                (2**40, None): 1,
+                (-(2**40), None): 1,
+                (None, None): 1,
+            }
         )
 
     def test_keys_that_are_times_match_by_instant(self, spark, build):
@@ -142,7 +152,9 @@ class TestRows:
         at = [dt.datetime(2020, 6, 1, hour, tzinfo=dt.UTC) for hour in range(24)]
         master = table(k=pa.array(at, pa.timestamp("us", tz="UTC")), v=range(24))
         df = spark.sql("select cast('2020-06-01 12:00:00' as timestamp_ntz) as k")
-        wanted = df.join(spark.createDataFrame(master).withColumnRenamed("k", "key"), F.expr("k = key")).select("v")
+        wanted = df.join(
+            spark.createDataFrame(master).withColumnRenamed("k", "key"), F.expr("k = key")
+        ).select("v")
         assert [row.v for row in wanted.collect()] == [10]
         try:
             found = ss.enrich(df, build(master), on="k", memory=MEMORY).collect()
@@ -233,8 +245,12 @@ class TestColumns:
         df = spark.range(5).toDF("x.y `z`").withColumn("c2", F.lit("mine"))
         found = ss.enrich(df, store, on={"x.y `z`": "key"}, memory=MEMORY)
         assert found.columns == ["x.y `z`", "c2", *names]
-        assert rows_of(found.collect()) == Counter((i, "mine", *(f"{name} {i}" for name in names)) for i in range(5))
-        again = ss.enrich(found, build(table(**{"a.b": ["a.b 3"], "z": [1]}), key="a.b"), on="a.b", memory=MEMORY)
+        assert rows_of(found.collect()) == Counter(
+            (i, "mine", *(f"{name} {i}" for name in names)) for i in range(5)
+        )
+        again = ss.enrich(
+            found, build(table(**{"a.b": ["a.b 3"], "z": [1]}), key="a.b"), on="a.b", memory=MEMORY
+        )
         assert again.columns == [*found.columns, "z"]
         assert [row["x.y `z`"] for row in again.collect()] == [3]
 
@@ -332,7 +348,9 @@ class TestTypes:
     @pytest.mark.parametrize("how", ["inner", "left"])
     def test_every_type_that_spark_has(self, spark, build, how):
         """Against Spark's own join of the frame that the master was built from: values, types, nullability."""
-        columns = [f"case when id % 5 = 3 then null else {sql} end as {name}" for name, sql in FROM_SPARK.items()]
+        columns = [
+            f"case when id % 5 = 3 then null else {sql} end as {name}" for name, sql in FROM_SPARK.items()
+        ]
         frame = spark.range(20).selectExpr("id as k", *columns)
         store = build(frame)
         df = spark.range(15, 25).toDF("k")
@@ -358,8 +376,18 @@ class TestTypes:
             "u64": (pa.uint64(), [2**64 - 1, 0], "decimal(20,0)", [Decimal(2**64 - 1), Decimal(0)]),
             "half": (pa.float16(), [0.5, -2.0], "float", [0.5, -2.0]),
             "date64": (pa.date64(), [day, dt.date(1969, 12, 31)], "date", [day, dt.date(1969, 12, 31)]),
-            "seconds": (pa.timestamp("s"), [1, -1], "timestamp_ntz", [dt.datetime(1970, 1, 1, 0, 0, 1), None]),
-            "nanos": (pa.timestamp("ns"), [1_500, None], "timestamp_ntz", [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None]),
+            "seconds": (
+                pa.timestamp("s"),
+                [1, -1],
+                "timestamp_ntz",
+                [dt.datetime(1970, 1, 1, 0, 0, 1), None],
+            ),
+            "nanos": (
+                pa.timestamp("ns"),
+                [1_500, None],
+                "timestamp_ntz",
+                [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None],
+            ),
             "zoned": (
                 pa.timestamp("ns", tz="Asia/Tokyo"),
                 [1582938123456789123, None],
@@ -377,7 +405,12 @@ class TestTypes:
             "large": (pa.large_string(), ["é", None], "string", ["é", None]),
             "view": (pa.string_view(), ["a view of a string", None], "string", ["a view of a string", None]),
             "coded": (pa.dictionary(pa.int8(), pa.string()), ["x", None], "string", ["x", None]),
-            "wide": (pa.decimal256(38, 3), [Decimal("1.234"), None], "decimal(38,3)", [Decimal("1.234"), None]),
+            "wide": (
+                pa.decimal256(38, 3),
+                [Decimal("1.234"), None],
+                "decimal(38,3)",
+                [Decimal("1.234"), None],
+            ),
             "inside": (
                 pa.struct([("u", pa.uint64()), ("t", pa.timestamp("ns"))]),
                 [{"u": 2**64 - 1, "t": 2_000}, None],
@@ -399,14 +432,17 @@ class TestTypes:
             got = [tuple(value.values()) if isinstance(value, dict) else value for value in got]
             assert got == [*wanted, None], name
 
-    @pytest.mark.xfail(strict=True, reason="Arrow's cast truncates towards zero; Spark's own times are floored")
+    @pytest.mark.xfail(
+        strict=True, reason="Arrow's cast truncates towards zero; Spark's own times are floored"
+    )
     def test_times_before_1970_are_cut_downwards(self, spark, build):
         store = build(table(k=[0], t=pa.array([-1], pa.timestamp("ns"))))
         found = ss.enrich(spark.range(1).toDF("k"), store, on="k", memory=MEMORY)
         assert found.first().t == dt.datetime(1969, 12, 31, 23, 59, 59, 999999)
 
     @pytest.mark.parametrize(
-        "kind", [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64()), pa.struct([("x", pa.list_(pa.int8()))])]
+        "kind",
+        [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64()), pa.struct([("x", pa.list_(pa.int8()))])],
     )
     def test_lists_and_maps_are_refused_unless_left_out(self, spark, build, kind):
         store = build(table(k=[1, 2], v=pa.nulls(2, kind), w=["a", "b"]))
@@ -440,8 +476,14 @@ class TestTypes:
     def test_streams_may_have_the_newer_types(self, spark, shop, kind):
         sql = {"a variant": "parse_json('{\"a\": 1}')", "a time": "time'01:02:03'"}[kind]
         df = spark.range(1, 3).selectExpr("id as k", f"{sql} as x")
-        found = ss.enrich(df, shop[2], on="k", columns=[], memory=MEMORY).distinct if kind == "a time" else None
-        rows = ss.enrich(df, shop[2], on="k", columns=[], memory=MEMORY).selectExpr("cast(x as string)").collect()
+        found = (
+            ss.enrich(df, shop[2], on="k", columns=[], memory=MEMORY).distinct if kind == "a time" else None
+        )
+        rows = (
+            ss.enrich(df, shop[2], on="k", columns=[], memory=MEMORY)
+            .selectExpr("cast(x as string)")
+            .collect()
+        )
         assert {row.x for row in rows} == {'{"a":1}' if kind == "a variant" else "01:02:03"}
         assert found is None or found().count() == 2
 
@@ -621,7 +663,11 @@ class TestStar:
         found = ss.enrich(found, store, on={"target": "code"}, how="left", memory=MEMORY)
         assert found.columns == ["origin", "target", "name", "name_master"]
         assert rows_of(found.collect()) == Counter(
-            {("a", "b", "Austria", "Belgium"): 1, ("b", "a", "Belgium", "Austria"): 1, ("a", "x", "Austria", None): 1}
+            {
+                ("a", "b", "Austria", "Belgium"): 1,
+                ("b", "a", "Belgium", "Austria"): 1,
+                ("a", "x", "Austria", None): 1,
+            }
         )
         assert list(ss.metrics_of(found)) == ["master", "master-2"]
 
@@ -665,7 +711,9 @@ class TestMetrics:
     def test_two_enrichments_of_one_query_do_not_overwrite_each_other(self, spark, shop, labels):
         """Both sides of a join: two stages with the same numbers of partitions. What is the same is counted together."""
         one, two = (
-            ss.enrich(spark.range(0, n, 1, 2).toDF("k"), shop[2], on="k", columns=[], memory=MEMORY, label=label)
+            ss.enrich(
+                spark.range(0, n, 1, 2).toDF("k"), shop[2], on="k", columns=[], memory=MEMORY, label=label
+            )
             for n, label in zip((100, 300), labels, strict=True)
         )
         one.hint("merge").join(two, "k").collect()
@@ -742,7 +790,8 @@ class TestRefusals:
             "cast('odd' as binary)",
             "1.5D",
             pytest.param(
-                "1.25BD", marks=pytest.mark.xfail(strict=True, reason="Arrow wants more digits to cast it back")
+                "1.25BD",
+                marks=pytest.mark.xfail(strict=True, reason="Arrow wants more digits to cast it back"),
             ),
             "true",
             "timestamp_micros(1)",

@@ -8,7 +8,17 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from enriching import ByBatch, expected, forget_commit, many_to_many, read_files, rows_of, run, table, write_files
+from enriching import (
+    ByBatch,
+    expected,
+    forget_commit,
+    many_to_many,
+    read_files,
+    rows_of,
+    run,
+    table,
+    write_files,
+)
 from pyspark.sql import functions as F  # noqa: N812
 
 import semistream as ss
@@ -71,7 +81,12 @@ class TestSourcesAndSinks:
         parts, master, store = shop
         df = read_files(spark, write_files(tmp_path / "in", parts[0]), SCHEMA)
         found = ss.enrich(df, store, on="k", memory=MEMORY)
-        query = found.writeStream.format("memory").queryName("as_files_come").trigger(processingTime="0 seconds").start()
+        query = (
+            found.writeStream.format("memory")
+            .queryName("as_files_come")
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
         try:
             for count in (1, 2, 3):
                 query.processAllAvailable()
@@ -105,14 +120,20 @@ class TestSourcesAndSinks:
         paced = {"arrivals": "constant", "rate": "10", "starts_at": "2020-01-01T00:00:00Z"}
         df = spark.readStream.format(FORMAT).options(**options, **paced, max_rows_per_batch="150").load()
         store = ss.build_master(
-            table(k=range(20), v=["even" if i % 2 == 0 else "odd" for i in range(20)]), tmp_path / "master", key="k"
+            table(k=range(20), v=["even" if i % 2 == 0 else "odd" for i in range(20)]),
+            tmp_path / "master",
+            key="k",
         )
         df = df.withWatermark("at", "2 seconds") if when == "before" else df
         found = ss.enrich(df, store, on="k", memory=MEMORY)
         found = found.withWatermark("at", "2 seconds") if when == "after" else found
         closed = found.groupBy(F.window("at", "10 seconds"), "v").count()
         sink = ByBatch()
-        run(closed.selectExpr("unix_timestamp(window.start) as start", "v", "count"), tmp_path / "checkpoint", sink)
+        run(
+            closed.selectExpr("unix_timestamp(window.start) as start", "v", "count"),
+            tmp_path / "checkpoint",
+            sink,
+        )
         stream = Workload.from_options(options | paced).reader().read_all()
         wanted = Counter(
             (int(at.timestamp()) // 10 * 10, "even" if k % 2 == 0 else "odd")
@@ -151,7 +172,10 @@ class TestSourcesAndSinks:
 
 
 def keyed(count: int, first: int = 0) -> pa.Table:
-    return table(k=pa.array([i % 10 for i in range(count)], pa.int64()), n=pa.array(range(first, first + count), pa.int64()))
+    return table(
+        k=pa.array([i % 10 for i in range(count)], pa.int64()),
+        n=pa.array(range(first, first + count), pa.int64()),
+    )
 
 
 def named(value: str, count: int = 10) -> pa.Table:
@@ -183,7 +207,9 @@ class TestVersions:
             sink(batch, number)
 
         df = read_files(spark, files, SCHEMA)
-        query = run(ss.enrich(df, store, on="k", algorithm=algorithm, memory=MEMORY), tmp_path / "checkpoint", change)
+        query = run(
+            ss.enrich(df, store, on="k", algorithm=algorithm, memory=MEMORY), tmp_path / "checkpoint", change
+        )
         wanted = [(0, {"first"}), (1, {"after 0", "first"}), (2, {"after 1", "first"})]
         assert self.values(sink) == [each for each in wanted for _ in range(3)]
         assert [counts_of(BatchId(query.id, i))["master"].version for i in range(3)] == [1, 2, 3]
@@ -195,7 +221,11 @@ class TestVersions:
             sink(batch, number)
             store.delete(table(k=[1, 2])) if number == 0 else store.append(named("once more", count=3))
 
-        run(ss.enrich(read_files(spark, files, SCHEMA), store, on="k", memory=MEMORY), tmp_path / "checkpoint", change)
+        run(
+            ss.enrich(read_files(spark, files, SCHEMA), store, on="k", memory=MEMORY),
+            tmp_path / "checkpoint",
+            change,
+        )
         assert [rows.total() for _, rows in sink.ran] == [20, 16, 22]
         assert {row[0] for row in sink.ran[1][1]} == {0, 3, 4, 5, 6, 7, 8, 9}
 
@@ -221,7 +251,9 @@ class TestVersions:
         """That the test above can fail."""
         folder = write_files(tmp_path / "in", keyed(20))
         checkpoint, first, second = tmp_path / "checkpoint", ByBatch(), ByBatch()
-        query = run(ss.enrich(read_files(spark, folder, SCHEMA), store, on="k", memory=MEMORY), checkpoint, first)
+        query = run(
+            ss.enrich(read_files(spark, folder, SCHEMA), store, on="k", memory=MEMORY), checkpoint, first
+        )
         forget_commit(checkpoint, 0)
         store.upsert(named("second"))
         (tmp_path / "master" / "pins" / query.id / f"{0:012d}.json").unlink()
@@ -277,9 +309,15 @@ class TestVersions:
             store.upsert(named(f"after {number}")).vacuum(keep_for=timedelta(0))
             sink(batch, number)
 
-        run(ss.enrich(read_files(spark, files, SCHEMA), store, on="k", memory=MEMORY), tmp_path / "checkpoint", change)
+        run(
+            ss.enrich(read_files(spark, files, SCHEMA), store, on="k", memory=MEMORY),
+            tmp_path / "checkpoint",
+            change,
+        )
         assert self.values(sink) == [
-            (number, {value}) for number, value in enumerate(["first", "after 0", "after 1"]) for _ in range(2)
+            (number, {value})
+            for number, value in enumerate(["first", "after 0", "after 1"])
+            for _ in range(2)
         ]
 
     def test_two_enrichments_of_one_store_see_one_version(self, spark, store, files, tmp_path):
@@ -311,7 +349,11 @@ class TestVersions:
         run(df, tmp_path / "checkpoint", change)
         pinned, newest = (-2, -1) if first == "pinned" else (-1, -2)
         assert {row[pinned] for row in sink.total} == {"first"}
-        assert [{row[newest] for row in rows} for _, rows in sink.ran] == [{"first"}, {"after 0"}, {"after 1"}]
+        assert [{row[newest] for row in rows} for _, rows in sink.ran] == [
+            {"first"},
+            {"after 0"},
+            {"after 1"},
+        ]
         assert 1 in store.versions()
 
     def test_what_is_refused_is_refused_before_the_query_starts(self, spark, store, files):

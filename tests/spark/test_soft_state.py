@@ -39,7 +39,8 @@ def arrays(value: int = 1) -> dict[str, np.ndarray]:
 
 def same(found, wanted) -> bool:
     return found is not None and all(
-        np.array_equal(found[name], array) and found[name].dtype == array.dtype for name, array in wanted.items()
+        np.array_equal(found[name], array) and found[name].dtype == array.dtype
+        for name, array in wanted.items()
     )
 
 
@@ -105,7 +106,10 @@ class TestFiles:
             state.publish("front", DIGEST, arrays())
         finally:
             os.umask(before)
-        modes = {path: path.stat().st_mode & 0o777 for path in [state.folder.parent, state.folder, *state.folder.iterdir()]}
+        modes = {
+            path: path.stat().st_mode & 0o777
+            for path in [state.folder.parent, state.folder, *state.folder.iterdir()]
+        }
         assert list(modes.values()) == [0o700, 0o700, 0o600]
         assert state.folder.parent == tmp_path / f"semistream-{os.getuid()}"
 
@@ -209,7 +213,8 @@ ESCAPES = {
 def damages() -> list:
     root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
     return [
-        pytest.param(damage, id=name, marks=[root] if name == "another's" else []) for name, damage in DAMAGE.items()
+        pytest.param(damage, id=name, marks=[root] if name == "another's" else [])
+        for name, damage in DAMAGE.items()
     ]
 
 
@@ -218,7 +223,9 @@ class TestTrust:
     def test_a_damaged_state_is_none(self, request, state, damage):
         name = request.node.callspec.id
         if name in ESCAPES:
-            request.applymarker(pytest.mark.xfail(strict=True, reason=f"{ESCAPES[name]} is not caught in load()"))
+            request.applymarker(
+                pytest.mark.xfail(strict=True, reason=f"{ESCAPES[name]} is not caught in load()")
+            )
         state.publish("front", DIGEST, arrays())
         damage(state.folder / "front.front")
         assert state.load("front", DIGEST) is None
@@ -400,7 +407,9 @@ class Worker:
 
     def run(self, *steps: Step, keys, at_once: int = 100_000) -> pa.Table:
         """The tuples of a task through the enrichments."""
-        batch = pa.RecordBatch.from_pydict({"c0": pa.array(keys, pa.int64()), "c1": pa.array(range(len(keys)))})
+        batch = pa.RecordBatch.from_pydict(
+            {"c0": pa.array(keys, pa.int64()), "c1": pa.array(range(len(keys)))}
+        )
         batches = [batch.slice(start, at_once) for start in range(0, len(batch), at_once)]
         found = list(Enrichment(steps, self.counting)(iter(batches)))
         return pa.Table.from_batches(found)
@@ -461,7 +470,9 @@ class TestWorkers:
     def test_whatever_became_of_the_state_rows_are_right(self, request, process, store, damage):
         name = request.node.callspec.id
         if name in ESCAPES:
-            request.applymarker(pytest.mark.xfail(strict=True, reason=f"{ESCAPES[name]} is not caught in load()"))
+            request.applymarker(
+                pytest.mark.xfail(strict=True, reason=f"{ESCAPES[name]} is not caught in load()")
+            )
         step = step_of(store)
         process.run(step, keys=HOT)
         damage(process.file)
@@ -511,7 +522,9 @@ class TestWorkers:
         assert rows_of(process.run(step_of(newer), keys=HOT)) == wanted(HOT, changed)
         assert rows_of(process.run(step_of(store), keys=HOT)) == wanted(HOT), "and back: a replay"
 
-    @pytest.mark.xfail(strict=True, reason="a worker's join is told by the store's path and the version's number")
+    @pytest.mark.xfail(
+        strict=True, reason="a worker's join is told by the store's path and the version's number"
+    )
     def test_a_store_that_was_built_anew_at_the_same_path(self, process, store, tmp_path):
         import shutil
 
@@ -544,7 +557,9 @@ class TestWorkers:
         process.run(step, keys=[key + 100 for key in HOT])  # another worker, with other keys
         theirs = worker._kept.pop(step.uid)
         worker._kept[step.uid] = ours
-        assert rows_of(process.run(step, keys=[key + 100 for key in HOT])) == wanted([key + 100 for key in HOT])
+        assert rows_of(process.run(step, keys=[key + 100 for key in HOT])) == wanted(
+            [key + 100 for key in HOT]
+        )
         assert process.counting.last().front_hits == len(HOT)
         theirs.opened.close()
 
@@ -554,7 +569,9 @@ class TestWorkers:
         """Keys come and go all the time, in and between tasks, workers and states; no tuple gets another's row."""
         if algorithm == "auto":
             request.applymarker(
-                pytest.mark.xfail(strict=True, reason="hot rows are answered after the look-up has evicted some of them")
+                pytest.mark.xfail(
+                    strict=True, reason="hot rows are answered after the look-up has evicted some of them"
+                )
             )
         step = step_of(store, algorithm=algorithm, memory_bytes=200_000, settings=Settings(front_share=share))
         rng = np.random.default_rng(7)
@@ -603,7 +620,9 @@ class TestWorkers:
         assert len(worker._kept) <= before
         assert len(list(process.root.glob("semistream-*/*/*.front"))) <= 21
 
-    @pytest.mark.xfail(strict=True, reason="the time between two outputs, in which others work, is counted as well")
+    @pytest.mark.xfail(
+        strict=True, reason="the time between two outputs, in which others work, is counted as well"
+    )
     def test_the_time_of_a_join_is_its_own(self, process, store, monkeypatch):
         """Not that of whoever takes the rows: Spark, or the next enrichment of a star."""
         now = [0.0]

@@ -58,7 +58,6 @@ class Opening:
     settings: Settings
     reserve_bytes: int = 0  # left free, for the index of a larger version
     ordered_bytes: int = 0  # for answers that wait for their turn
-    at_once: bool = False  # every batch is answered before the next one comes: `auto` need let nobody wait
 
     @property
     def name(self) -> str:
@@ -68,7 +67,7 @@ class Opening:
             return name
         if self.master.layout == "heap" or self.shape.condition is not None:
             return "cmeshjoin"
-        return BATCH_LOOKUP if self.at_once else "chybridjoin"
+        return BATCH_LOOKUP if self.settings.at_once else "chybridjoin"
 
 
 @dataclass

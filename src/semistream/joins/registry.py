@@ -51,6 +51,7 @@ class Settings:
     block_pages: int = 1  # b of the hybrid family
     parallel: int = 256  # blocks chosen at once, as far as the disk buffer goes; 1 is the papers'
     per_step: int | None = None  # w of meshjoin
+    at_once: bool = False  # every batch is answered before the next one is taken: `auto` need let nobody wait
 
 
 def check_algorithm(name: str) -> str:

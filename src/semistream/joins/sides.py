@@ -7,7 +7,7 @@ already gets the suffix ``_master``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal
@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pat
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
 from semistream.joins.condition import Between, Condition, passing
+from semistream.joins.keycast import cast_key
 from semistream.kernel import kernel
 from semistream.master import Master
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys, WideKeys
@@ -107,7 +107,7 @@ class JoinShape:
             rows, every = rows_of(batch, self.stream_leaves), np.arange(len(batch), dtype=np.int64)
             return Tuples(rows, every, codes, NarrowKeys(codes)), batch.slice(0, 0)
         columns = [
-            _cast(batch.column(batch.schema.get_field_index(name)), kind, name)
+            cast_key(batch.column(batch.schema.get_field_index(name)), kind, name)
             for name, kind in zip(self.stream_key, self.codec.types, strict=True)
         ]
         keyless = batch.slice(0, 0)
@@ -283,6 +283,10 @@ def _pairs(on: On) -> dict[str, str]:
         return {on: on}
     if isinstance(on, Mapping):
         return dict(on)
+    if not isinstance(on, Iterable):
+        raise InvalidInputError(
+            f"on={on!r}", found=f"a {type(on).__name__}", hint="Give a name, several, or a mapping."
+        )
     return {name: name for name in on}
 
 
@@ -290,59 +294,6 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += CLASH_SUFFIX
     return name
-
-
-def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """A key column in the master's type; a value that this type cannot hold is null, for it can match nothing."""
-    if column.type == kind:
-        return column
-    if pat.is_dictionary(column.type):
-        return _cast(column.dictionary_decode(), kind, name)
-    found = f"{column.type}"
-    if any(is_one(column.type) and is_one(kind) for is_one in _COMPARABLE):
-        try:
-            if pat.is_integer(column.type) and pat.is_integer(kind):
-                return _fitting(column, kind).cast(kind)
-            return _same_after(column, column.cast(kind, safe=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            found = f"{column.type} ({error})"
-    raise InvalidInputError(
-        f"joining the stream's {name!r} with a key of type {kind}",
-        found=found,
-        hint=f"Cast the stream's column to {kind}.",
-    )
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pat.is_string(kind) or pat.is_large_string(kind) or kind == pa.string_view())
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    plain = pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_fixed_size_binary(kind)
-    return bool(plain or kind == pa.binary_view())
-
-
-_COMPARABLE = (_is_number, _is_text, _is_bytes, pat.is_date, pat.is_time, pat.is_timestamp)
-
-
-def _same_after(column: pa.Array, cast: pa.Array) -> pa.Array:
-    """What was cast, without the values that became others by it."""
-    same = pc.equal(cast.cast(column.type, safe=False), column)
-    return pc.if_else(same, cast, pa.scalar(None, cast.type))
-
-
-def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    limits = np.iinfo(kind.to_pandas_dtype())
-    held = np.iinfo(column.type.to_pandas_dtype())
-    fits = pc.and_(
-        pc.greater_equal(column, pa.scalar(max(int(limits.min), int(held.min)), column.type)),
-        pc.less_equal(column, pa.scalar(min(int(limits.max), int(held.max)), column.type)),
-    )
-    return pc.if_else(fits, column, pa.scalar(None, column.type))
 
 
 @kernel

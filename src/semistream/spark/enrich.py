@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from semistream.joins.sides import CLASH_SUFFIX, JoinShape, On, shape_join
 from semistream.master import Master, open_master
 from semistream.spark.cleaning import clean_up_after
 from semistream.spark.metrics import Counts, accumulator_of, counts_of_step
+from semistream.spark.softstate import digest_of
 from semistream.spark.source import SPARK_TYPE
 from semistream.spark.types import arrow_schema, for_spark, spark_type
 from semistream.spark.worker import Enrichment, Step
@@ -89,6 +90,7 @@ def enrich(
     on = on if sensitive else _as_spelt(on, before.fields)
     shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
     step = Step(
+        uid="",
         label=_free_label(label or master.path.rstrip("/").rpartition("/")[2] or "master", before.steps),
         master=master,
         on=_numbered_key(before.fields, shape, master),
@@ -97,10 +99,11 @@ def enrich(
         algorithm=algorithm,
         memory_bytes=parse_bytes(memory, name="memory"),
         disk=disk,
-        settings=settings or Settings(),
+        settings=replace(settings or Settings(), at_once=True),
         follows=versions == "newest" and df.isStreaming,
         types=tuple(for_spark(field.type, field.name) for field in shape.master_output),
     )
+    step = replace(step, uid=_uid(step))
     _try_out(step, shape)
     plan = Plan(before.base, (*before.steps, step), fields, intervals)
     return _mapped(plan)
@@ -125,6 +128,12 @@ def _plan_of(df: DataFrame) -> Plan | None:
     return None if plan is None or getattr(df, "is_cached", False) else plan
 
 
+def _uid(step: Step) -> str:
+    """What an enrichment is, but for the version of its master."""
+    rest = step.label, step.on, step.how, step.columns, step.algorithm, step.memory_bytes, step.disk
+    return digest_of((step.master.path, step.master.key, rest, step.settings, step.follows, step.types))[:32]
+
+
 def _as_spelt(on: On, fields: Sequence[StructField]) -> On:
     """The stream's names as the DataFrame spells them: to Spark their case does not matter."""
     names = [field.name for field in fields]
@@ -137,7 +146,7 @@ def _as_spelt(on: On, fields: Sequence[StructField]) -> On:
         return {spelt(on): on} if spelt(on) != on else on
     if isinstance(on, Mapping):
         return {spelt(ours): theirs for ours, theirs in on.items()}
-    return {spelt(name): name for name in on}
+    return {spelt(name): name for name in on} if isinstance(on, Iterable) else on
 
 
 def _output(

@@ -159,7 +159,7 @@ def counts_of_step(uid: str) -> Counts | None:
 
 def _known() -> list[tuple[tuple[BatchId, str], Counted]]:
     with _lock:
-        accumulators = list(_accumulators.values())
+        accumulators = list(reversed(_accumulators.values()))  # of the newest application first
     return [item for accumulator in accumulators for item in list(accumulator.value.items())]
 
 

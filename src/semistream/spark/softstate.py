@@ -6,8 +6,8 @@
 
 It is soft: losing any of it costs speed, never a row. A worker maps a file copy-on-write, so what nobody changes is in
 memory once for all of them. Nothing is trusted: a file must be the user's own, in a directory that is the user's alone,
-be of the very master, columns and size that are asked for, and have the checksum it was written with. Numbers only are
-read from it; nothing in it is ever executed.
+be of the very master, columns and size that are asked for, and have the checksum it was written with when it is mapped.
+Numbers only are read from it; nothing in it is ever executed. Nobody writes into a file that is there: it is replaced.
 
 What a JVM that is gone has left behind is removed when the next worker starts; what a query has, when it ends.
 """
@@ -19,6 +19,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -38,6 +39,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 _MAGIC = "semistream front stage 1"
 _HEADER_BYTES = 4096
 _ALIGNMENT = 4096
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _IDLE_S = 3600.0  # a query's state that nobody has looked at for so long belongs to a query that has ended
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it a directory of the user's own is made, and checked
 
@@ -86,7 +88,7 @@ class SoftState:
     def open(query: str, root: Path | None = None) -> SoftState | None:
         """The state of a query, in a private directory; None where there can be none."""
         base = private_folder(root)
-        if base is None:
+        if base is None or not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", query):
             return None
         folder = base / f"{Process.running_this_worker().name}-{query}"
         with contextlib.suppress(OSError):
@@ -118,7 +120,7 @@ class SoftState:
 
     def load(self, name: str, digest: str) -> dict[str, NDArray[np.generic]] | None:
         """A state of exactly this kind, mapped copy-on-write; None where there is none that can be trusted."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(*_UNREADABLE):
             descriptor = os.open(self.folder / f"{name}.front", os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "rb") as file:
                 if not _is_own_file(os.fstat(file.fileno())):

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +50,7 @@ _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a ne
 class Step:
     """One enrichment, as it is sent to the workers. Columns go by number: c0, c1, ..."""
 
+    uid: str  # the same for enrichments that are the same but for the master's version: they share what is kept
     label: str
     master: Master
     on: dict[str, str]
@@ -61,13 +62,6 @@ class Step:
     settings: Settings
     follows: bool  # the newest version of the master, from micro-batch to micro-batch
     types: tuple[pa.DataType, ...]  # that Spark has for the master's columns
-
-    @cached_property
-    def uid(self) -> str:
-        """The same for all enrichments that are the same but for the master's version: they share what is kept."""
-        master = self.master.storage.location, self.master.key
-        rest = self.label, self.on, self.how, self.columns, self.algorithm, self.memory_bytes, self.disk
-        return digest_of((master, rest, self.settings, self.follows, self.types))[:32]
 
     def shape(self, stream: pa.Schema) -> JoinShape:
         """What joins what."""
@@ -84,7 +78,6 @@ class Step:
             heap_bytes,
             self.settings,
             reserve_bytes=index_bytes(master) if self.follows else 0,
-            at_once=True,
         )
 
 
@@ -112,7 +105,6 @@ class _Task:
     batch: BatchId
     place: Place
     collected: Accumulator[Collected] | None
-    waited_s: float = 0.0  # for Spark to send tuples
 
     @staticmethod
     def current(collected: Accumulator[Collected] | None) -> _Task:
@@ -130,9 +122,7 @@ class _Task:
         some: list[pa.RecordBatch] = []
         rows, source = 0, iter(batches)
         while True:
-            began = time.perf_counter()
             batch = next(source, None)
-            self.waited_s += time.perf_counter() - began
             if batch is None or rows + len(batch) > _TUPLES_AT_ONCE:
                 if rows:
                     yield pa.concat_batches(some) if len(some) > 1 else some[0]
@@ -152,7 +142,8 @@ class _Task:
         with contextlib.suppress(
             StoreError
         ):  # where it can be, so that vacuum knows; the version is known anyway
-            pin(step.master.storage, self.batch.query, self.batch.number, step.master.version)
+            name = f"{self.batch.query}-at-{step.master.version}"
+            pin(step.master.storage, name, self.batch.number, step.master.version)
         return step.master.version
 
     def count(self, step: Step, counts: Counts) -> None:
@@ -170,6 +161,12 @@ class _Kept:
     published_at: float = field(default_factory=time.monotonic)
     generation: int = 0  # of the published state that the front stage began with
     newcomers: int = 0  # when it was last published or adopted
+
+    def serves(self, schema: pa.Schema, master: Master) -> bool:
+        """Whether it can go on: with this stream, and with this version or another one of the same store."""
+        current = self.opened.opening.master
+        same_store = master.version != current.version or master.manifest == current.manifest
+        return schema == self.schema and same_store and master.schema == current.schema
 
     def share_front(self, step: Step, task: _Task) -> None:
         """Publish the front stage if it has learnt much since it was published last."""
@@ -226,17 +223,20 @@ def _soft_state(task: _Task) -> SoftState | None:
 
 def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The tuples of a task through one enrichment."""
-    first = next(batches, None)
+    arriving, leaving = _Timed(batches), _Timed(iter(()))
+    first = next(arriving, None)
     if first is None:
         task.count(step, Counts(budget_bytes=step.memory_bytes))
         return
-    began, waited = time.perf_counter(), task.waited_s
+    arriving.seconds = 0.0  # of what came before the join began
+    began = time.perf_counter()
     kept = _take(step, task, first)
+    opening_s = time.perf_counter() - began
     try:
         before, disk = _numbers(kept), kept.opened.reader.disk.stats.snapshot()
-        driver = Driver(kept.opened, _chained(first, batches))
-        for answers in driver.run():
-            yield from answers
+        driver = Driver(kept.opened, chain([first], arriving))
+        leaving.source = chain.from_iterable(driver.run())
+        yield from leaving
         kept.share_front(step, task)
         _keep(step, kept)
     except (
@@ -251,7 +251,7 @@ def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Ite
             **{name: after[name] - before[name] for name in after},
             bytes=read.bytes,
             read_seconds=read.seconds,
-            join_seconds=time.perf_counter() - began - (task.waited_s - waited),
+            join_seconds=opening_s + leaving.seconds - arriving.seconds,
             budget_bytes=step.memory_bytes,
             used_bytes=kept.opened.budget.used_bytes,
             peak_rss_bytes=peak_rss_bytes(),
@@ -275,17 +275,17 @@ def _numbers(kept: _Kept) -> dict[str, int]:
 def _take(step: Step, task: _Task, first: pa.RecordBatch) -> _Kept:
     """The worker's join for this enrichment, on the version that answers the micro-batch; opened if there is none."""
     version = task.version(step)
+    master = step.master if version == step.master.version else step.master.at_version(version)
     kept = _kept.pop(step.uid, None)
-    if kept is not None and kept.schema != first.schema:
+    if kept is not None and not kept.serves(first.schema, master):
         kept.opened.close()
         kept = None
     if kept is None:
         shape = step.shape(first.schema)
-        master = step.master if version == step.master.version else step.master.at_version(version)
         opened = open_join(step.opening(shape, master, string_bytes_of(shape, first)))
         kept = _Kept(opened, first.schema)
     elif kept.opened.opening.master.version != version:
-        kept.opened = moved_to(kept.opened, step.master.at_version(version))
+        kept.opened = moved_to(kept.opened, master)
     kept.adopt_front(step, task)
     return kept
 
@@ -309,15 +309,32 @@ def _make_room_for(steps: tuple[Step, ...]) -> None:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Strings in the one form that joins know, however the session has Spark send them."""
-    if not any(kind in _PLAIN for kind in batch.schema.types):
+    kinds = [_plain_type(kind) for kind in batch.schema.types]
+    if kinds == batch.schema.types:
         return batch
-    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in batch.schema]
+    fields = [field.with_type(kind) for field, kind in zip(batch.schema, kinds, strict=True)]
     return batch.cast(pa.schema(fields))
 
 
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pat.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    return _PLAIN.get(kind, kind)
+
+
+@dataclass
+class _Timed(Iterator[pa.RecordBatch]):
+    """Batches, and the seconds spent in making them."""
+
+    source: Iterator[pa.RecordBatch]
+    seconds: float = 0.0
+
+    def __next__(self) -> pa.RecordBatch:
+        began = time.perf_counter()
+        try:
+            return next(self.source)
+        finally:
+            self.seconds += time.perf_counter() - began
 
 
 def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

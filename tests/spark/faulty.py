@@ -1,0 +1,215 @@
+"""Queries in a Spark application of their own, whose processes may be killed: `python faulty.py SCENARIO FOLDER`.
+
+What is found is printed as one line of JSON. Run by test_enrich_faults.py and test_connect.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+from enriching import ByBatch, expected, read_files, rows_of, run, table, write_files
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+import semistream as ss
+from semistream.joins.registry import Settings
+from semistream.spark.environment import prepare_environment
+from semistream.spark.softstate import private_folder
+from semistream.spark.worker import Enrichment
+
+KEYS = {"k": "k"}
+SCHEMA = "k long, n long"
+OPTIONS = {"on": "k", "how": "left", "memory": "1MB", "settings": Settings(front_share=0.05)}
+KILL = "semistream.test.kill"  # a local property: whom the first attempt of the first task kills
+
+
+class KilledOnce(Enrichment):
+    """The first attempt of a job's first task dies after its first output, as by the system's out-of-memory killer."""
+
+    def __call__(self, batches):
+        context = TaskContext.get()
+        victim = context.getLocalProperty("semistream.test.kill")
+        for batch in super().__call__(batches):
+            yield batch
+            if victim and context.attemptNumber() == 0 and context.partitionId() == 0:
+                worker = os.getpid()
+                daemon = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+                jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+                os.kill({"worker": worker, "executor": jvm}[victim], signal.SIGKILL)
+
+
+def session(master: str) -> SparkSession:
+    prepare_environment()
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(Path(sys.argv[2]) / "warehouse"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    sys.modules["semistream.spark.enrich"].Enrichment = KilledOnce
+    return spark
+
+
+def sides(tuples: int = 40_000) -> tuple[pa.Table, pa.Table]:
+    """Tuples for several batches of output a task; every key many times, so that all become hot."""
+    stream = table(k=[i % 700 for i in range(tuples)], n=range(tuples))
+    return stream, table(k=range(500), v=[f"value {i}" for i in range(500)])
+
+
+def states() -> set[str]:
+    base = private_folder()
+    return {path.name for path in base.iterdir() if list(path.glob("*.front"))} if base else set()
+
+
+def killed(spark: SparkSession, folder: Path, victim: str) -> dict:
+    """A batch job and the micro-batches of a query, each with a death in it."""
+    stream, master = sides()
+    store = ss.build_master(master, folder / "master", key="k", page_bytes=4096)
+    spark.sparkContext.setLocalProperty(KILL, victim)
+    found = ss.enrich(spark.createDataFrame(stream).repartition(4), store, **OPTIONS)
+    right = [rows_of(found.collect()) == expected(stream, master, KEYS, "left")]
+    counts = [ss.metrics_of(found)["master"].tuples]
+    parts = [stream.slice(0, 20_000), stream.slice(20_000)] if victim == "worker" else [stream]
+    df = read_files(spark, write_files(folder / "in", *parts), SCHEMA).repartition(2)
+    sink = ByBatch()
+    query = run(ss.enrich(df, store, **OPTIONS), folder / "checkpoint", sink)
+    right += [rows == expected(parts[i], master, KEYS, "left") for i, rows in sink.ran]
+    from semistream.spark.metrics import BatchId, counts_of
+
+    counts += [counts_of(BatchId(query.id, i))["master"].tuples for i in range(len(parts))]
+    spark.sparkContext.setLocalProperty(KILL, None)
+    return {"right": right, "counts": counts, "killed": failed_tasks(spark)}
+
+
+def failed_tasks(spark: SparkSession) -> int:
+    """How many tasks failed in all, from Spark's own accounts."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    stages = store.stageList(
+        None, False, False, spark.sparkContext._gateway.new_array(spark._jvm.double, 0), None
+    )
+    return sum(stages.apply(i).numFailedTasks() for i in range(stages.size()))
+
+
+def worker_killed(folder: Path) -> dict:
+    spark = session("local[2,4]")
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    found = killed(spark, folder, "worker")
+    stream, master = sides()
+    found["states"] = sorted(name for name in states() if name.startswith(f"{jvm}."))
+    return found | {"jvm": jvm}
+
+
+def cluster(folder: Path) -> dict:
+    """Executors in JVMs of their own: one dies, another comes, what the dead one left is swept."""
+    spark = session("local-cluster[2,1,1024]")
+    stream, master = sides()
+    store = ss.build_master(spark.createDataFrame(master), folder / "built", key="k", page_bytes=4096)
+    before = states()
+    found = ss.enrich(spark.createDataFrame(stream).repartition(4), store, **OPTIONS)
+    right = [rows_of(found.collect()) == expected(stream, master, KEYS, "left")]
+    ours = states() - before
+    result = killed(spark, folder, "executor")
+    dead = {name for name in ours if not Path(f"/proc/{name.partition('.')[0]}").exists()}
+    until = time.monotonic() + 60
+    while dead & states() and time.monotonic() < until:  # until the executor in its place has had a task
+        right.append(rows_of(found.collect()) == expected(stream, master, KEYS, "left"))
+    return result | {
+        "right": right + result["right"],
+        "executors": len(ours),
+        "dead": len(dead),
+        "left behind": sorted(dead & states()),
+    }
+
+
+def connected(folder: Path) -> dict:
+    """Over Spark Connect: a client without a JVM of its own."""
+    prepare_environment()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    stream, master = sides(4_000)
+    store = ss.build_master(spark.createDataFrame(master), folder / "master", key="k", page_bytes=4096)
+    before = {row.key: row.value for row in spark.sql("SET").collect()}
+    df = spark.createDataFrame(stream)
+    found = ss.enrich(df, store, **OPTIONS)
+    names = table(v=["value 1", "value 2"], name=["one", "two"])
+    star = ss.enrich(found, ss.build_master(names, folder / "names", key="v"), on="v", memory="1MB")
+    wanted = expected(stream, master, KEYS, "left")
+    result = {
+        "client": f"{type(spark).__module__}",
+        "columns": [(f.name, f.dataType.simpleString(), f.nullable) for f in found.schema],
+        "batch": rows_of(found.collect()) == wanted,
+        "arrow": rows_of(found.toArrow()) == wanted,
+        "star": rows_of(star.collect())
+        == Counter(
+            {
+                (*row, {"value 1": "one", "value 2": "two"}[row[2]]): n
+                for row, n in wanted.items()
+                if row[2] in ("value 1", "value 2")
+            }
+        ),
+        "plans": star._explain_string().count("MapInArrow"),
+        "metrics": sorted(ss.metrics_of(found)),
+        "limit": len(found.limit(3).collect()),
+        "again": found.count() == wanted.total(),
+    }
+    result["streaming"] = connected_stream(spark, store, folder)
+    result["errors"] = connected_errors(spark, store, df)
+    after = {row.key: row.value for row in spark.sql("SET").collect()}
+    result["settings"] = {key: value for key, value in after.items() if before.get(key) != value}
+    spark.stop()
+    return result
+
+
+def connected_stream(spark, store: ss.Master, folder: Path) -> list:
+    """A Parquet sink: what foreachBatch runs on Connect runs on the server."""
+    files = write_files(folder / "in", table(k=[1, 2, 900], n=[0, 1, 2]))
+    out, checkpoint = folder / "out", folder / "checkpoint"
+    seen = []
+    for number in range(3):
+        found = ss.enrich(read_files(spark, files, SCHEMA), ss.open_master(store.path), **OPTIONS)
+        query = (
+            found.writeStream.format("parquet")
+            .option("path", str(out))
+            .option("checkpointLocation", str(checkpoint))
+        )
+        query.trigger(availableNow=True).start().awaitTermination()
+        seen.append(
+            sorted((row.n, row.v) for row in spark.read.schema(found.schema).parquet(str(out)).collect())
+        )
+        store.upsert(table(k=[1], v=[f"after {number}"]))
+        write_files(folder / "in", table(k=[1], n=[10 + number]), first=number + 1)
+    return seen
+
+
+def connected_errors(spark, store: ss.Master, df) -> list[str]:
+    said = []
+    try:
+        ss.enrich(df, store, on="nobody")
+    except ss.SemistreamError as error:
+        said.append(type(error).__name__)
+    found = ss.enrich(df, store, on="k", algorithm="in-memory", memory="1KB")
+    try:
+        with ss.explained():
+            found.collect()
+    except ss.SemistreamError as error:
+        said += [type(error).__name__, error.hint, type(error.__cause__).__name__]
+    return said
+
+
+SCENARIOS = {"worker-killed": worker_killed, "cluster": cluster, "connected": connected}
+
+if __name__ == "__main__":
+    answer = SCENARIOS[sys.argv[1]](Path(sys.argv[2]))
+    sys.stdout.write(f"\nFOUND {json.dumps(answer)}\n")
