@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -130,6 +132,17 @@ def replace_bytes(path: Path, at: int, data: bytes) -> None:
     path.write_bytes(copy[:at] + data + copy[at + len(data) :])
 
 
-def copy_tree(source: Path, target: Path) -> Path:
-    shutil.copytree(source, target)
-    return target
+def ask(scenario: str, folder: Path) -> dict:
+    """Run a scenario of faulty.py in a process, and so a Spark application, of its own."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, here / "faulty.py", scenario, folder],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(here), "SPARK_LOCAL_DIRS": str(folder / "local")},
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert found, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return json.loads(found[0].removeprefix("FOUND "))

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from enriching import expected, replace_bytes, rows_of, table
 import semistream as ss
 from semistream.joins.registry import Settings
 from semistream.spark import softstate, worker
+from semistream.spark.enrich import _uid
 from semistream.spark.metrics import Counts
 from semistream.spark.softstate import Process, SoftState, digest_of, forget, private_folder, sweep
 from semistream.spark.worker import Enrichment, Step
@@ -446,7 +448,8 @@ def step_of(store: ss.Master, **changes) -> Step:
         "follows": False,
         "types": (pa.string(),),
     }
-    return Step(**(given | changes))
+    step = Step(uid="", **(given | changes))
+    return replace(step, uid=_uid(step))
 
 
 HOT = [i % 100 for i in range(2000)]  # every key twenty times: all are taken in

@@ -45,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
     choices = Choices.of(chosen)
     check_own(choices)
     console = Console(highlight=False)
-    with console.status("looking whether this can work"):
+    with console.status("trying it out; the first time this compiles"):
         try_out(choices)
     from semistream.cli.demo_show import show  # imports Spark, which takes a while
 

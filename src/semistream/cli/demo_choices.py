@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import math
 import tempfile
@@ -15,7 +16,7 @@ import pyarrow as pa
 from semistream.config import format_bytes, parse_bytes
 from semistream.errors import InvalidInputError, MissingDependencyError, NotAStoreError
 from semistream.joins import join
-from semistream.joins.registry import check_algorithm
+from semistream.joins.registry import Settings, check_algorithm
 from semistream.master import Master, build_master, open_master
 from semistream.master.manifest import is_claimed
 from semistream.master.storage import open_storage
@@ -37,7 +38,7 @@ TABLE_NAME = "sales of the semistream demo"  # in the Delta table: by this a lat
 MOST_TUPLES = 10**9
 _NEEDED = ("pyspark", "pandas", "deltalake", "duckdb", "matplotlib")
 _NOT_IN_PATHS = "[]^|\\"  # delta-rs 1.6 takes them for something else
-_FEW = 2_000
+_FEW, _FEW_TUPLES, _LITTLE_BYTES = 2_000, 20_000, 200_000
 _BURST = {"burst_factor": "8", "burst_s": "1", "period_s": "7"}
 
 
@@ -139,7 +140,7 @@ def require_packages() -> None:
 
 def few_products(choices: Choices, path: Path) -> tuple[Choices, Master]:
     """A store like the demo's with a few rows, and a demo of them: to try something out."""
-    few = replace(choices, rows=min(choices.rows, _FEW), tuples=min(choices.tuples, _FEW))
+    few = replace(choices, rows=min(choices.rows, _FEW), tuples=_FEW_TUPLES)
     return few, build_master(retail.products(few.rows, MASTER_SEED), path, key="product_id")
 
 
@@ -155,18 +156,32 @@ def try_out(choices: Choices) -> None:
             memory = int(choices.memory_bytes * scale)
         else:  # the index grows with the master, and enrich() keeps room for that of a second version
             memory = choices.memory_bytes - 2 * math.ceil(master.index.nbytes * (1 / scale - 1))
-        stream = few.workload(tuples=few.tuples).reader()
         try:
-            for _ in join(
-                stream, master, on="product_id", algorithm=choices.algorithm, memory=max(1, memory)
-            ):
-                pass
+            _join_few(few, master, max(1, memory))
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"--memory {format_bytes(choices.memory_bytes)} for {choices.rows:,} products",
                 found=f"too little for {choices.algorithm}",
                 hint="Raise it, choose another --algorithm, or ask for fewer --rows; nothing was changed.",
             ) from error
+
+        with contextlib.suppress(
+            InvalidInputError
+        ):  # where it is full, the front stage has more to do: compiled too
+            _join_few(few, master, _LITTLE_BYTES)
+
+
+def _join_few(few: Choices, master: Master, memory_bytes: int) -> None:
+    for _ in join(
+        few.workload(tuples=few.tuples).reader(),
+        master,
+        on="product_id",
+        algorithm=few.algorithm,
+        memory=memory_bytes,
+        disk="buffered",
+        settings=Settings(at_once=True),  # as enrich() does
+    ):
+        pass
 
 
 def check_own(choices: Choices) -> None:

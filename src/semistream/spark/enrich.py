@@ -85,7 +85,7 @@ def enrich(
         )
     if not isinstance(master, Master):
         master = open_master(master)
-    before = _plan_of(df) or Plan(df, (), tuple(df.schema.fields), {})
+    before = (None if _is_kept(df) else _plan_of(df)) or Plan(df, (), tuple(df.schema.fields), {})
     sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     on = on if sensitive else _as_spelt(on, before.fields)
     shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
@@ -111,7 +111,7 @@ def enrich(
 
 def metrics_of(df: DataFrame) -> dict[str, Counts]:
     """What the last run of a batch DataFrame that enrich() made has counted, by enrichment."""
-    plan: Plan | None = getattr(df, _PLAN, None)
+    plan = _plan_of(df)
     if plan is None:
         raise InvalidInputError(
             "metrics_of(df)",
@@ -123,9 +123,16 @@ def metrics_of(df: DataFrame) -> dict[str, Counts]:
 
 
 def _plan_of(df: DataFrame) -> Plan | None:
-    """What enrich() made of it: to be gone on with, unless Spark has been asked to keep its rows."""
-    plan: Plan | None = getattr(df, _PLAN, None)
-    return None if plan is None or getattr(df, "is_cached", False) else plan
+    """What enrich() made of it, if it did."""
+    # Not getattr(): to a DataFrame of Connect's any name may be a column.
+    plan: Plan | None = vars(df).get(_PLAN)
+    return plan
+
+
+def _is_kept(df: DataFrame) -> bool:
+    """Whether Spark has been asked to keep its rows: then they are not to be made again."""
+    level = df.storageLevel
+    return bool(level.useMemory or level.useDisk or level.useOffHeap)
 
 
 def _uid(step: Step) -> str:
