@@ -107,7 +107,6 @@ def worker_killed(folder: Path) -> dict:
     spark = session("local[2,4]")
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     found = killed(spark, folder, "worker")
-    stream, master = sides()
     found["states"] = sorted(name for name in states() if name.startswith(f"{jvm}."))
     return found | {"jvm": jvm}
 

@@ -179,7 +179,7 @@ class TestRows:
         left = ss.enrich(df, store, on="k", how="left", memory=MEMORY)
         assert left.where("v is null and w is null").count() == left.count() == 499
 
-    def test_small_batches_of_sparks(self, spark, shop, monkeypatch):
+    def test_small_batches_of_sparks(self, spark, shop):
         """However few tuples Spark sends at a time."""
         stream, master, store = shop
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
@@ -191,7 +191,7 @@ class TestRows:
 
 
 class TestColumns:
-    def test_those_asked_for_in_that_order(self, spark, stream_df, shop):
+    def test_those_asked_for_in_that_order(self, stream_df, shop):
         stream, master, store = shop
         found = ss.enrich(stream_df, store, on="k", columns=["w", "v"], memory=MEMORY)
         assert found.columns == ["k", "n", "w", "v"]
@@ -682,7 +682,7 @@ class TestStar:
 
 
 class TestMetrics:
-    def test_they_add_up(self, spark, stream_df, build):
+    def test_they_add_up(self, stream_df, build):
         stream, master = many_to_many()
         found = ss.enrich(stream_df, build(master), on="k", how="left", memory=MEMORY, label="alone")
         rows = found.collect()
