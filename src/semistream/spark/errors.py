@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from semistream import errors
 from semistream.errors import SemistreamError
 
-_RAISED = re.compile(
-    r"^semistream\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\s*at |\n\tat |\nDriver stacktrace|\Z)",
-    re.DOTALL | re.MULTILINE,
-)
+_ENDS = r"\n\s*\n|\n\s*at |\nDriver stacktrace|\s*SQLSTATE:|\n===|\Z"  # of what a worker said, in what Spark makes of it
+_RAISED = re.compile(rf"^semistream\.errors\.(\w+): (.*?)(?={_ENDS})", re.DOTALL | re.MULTILINE)
 _PARTS = re.compile(r"(?P<asked>.*): found (?P<found>.*?)\. (?P<hint>.*)", re.DOTALL)
 
 

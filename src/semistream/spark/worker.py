@@ -174,8 +174,12 @@ class _Kept:
         if front is None:
             return
         soft = _soft_state(task)
+        if soft is None:
+            return
+        if not soft.generation(step.uid):  # none yet, or it went with the query's last run
+            self.generation = self.newcomers = 0
         learnt = front.stats.cached - self.newcomers
-        if soft is None or learnt < _PUBLISH_SHARE * front.hot.table.capacity:
+        if learnt < _PUBLISH_SHARE * front.hot.table.capacity:
             return
         if self.generation and time.monotonic() - self.published_at < _PUBLISH_EVERY_S:
             return
