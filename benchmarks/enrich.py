@@ -8,7 +8,7 @@ local[2], Zipf 1, 5 % of the master as memory, the page cache warm for everyone.
 over the same Parquet files, one or two per micro-batch, into the noop sink; its figure is the median `triggerExecution` of
 the micro-batches after its warm-up. Cases take turns.
 
-    python enrich.py                    200 k-row micro-batches against a, b, d, e, f
+    python enrich.py [batch]            200 k-row micro-batches against a, b, d, e, f
     python enrich.py sizes              1 k against c, 10 k against e, 1 M against f
     python enrich.py large              a master ten times larger (needs 25 GB of disk)
     python enrich.py memory             peak resident memory of the workers
@@ -46,6 +46,7 @@ BUDGET = "60MB"  # 5 % of 1.2 GB
 TASKS = 2
 PAGE_BYTES = 4096  # what a look-up reads; the store's default of 16 KiB is for scans
 REPEATS = 3
+LARGE = 10 * ROWS
 LMDB_ROW_BYTES = Loop.ROW_BYTES
 
 
@@ -110,6 +111,7 @@ def session(memory: str = "10g") -> SparkSession:
     spark = (
         SparkSession.builder.master(f"local[{TASKS}]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", memory)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
@@ -281,11 +283,54 @@ def at_other_sizes(spark: SparkSession) -> bool:
     return report("enrich at other sizes", figures, ratios, unit="s a micro-batch", seed=SEED)
 
 
+def at_ten_times_the_master(spark: SparkSession) -> bool:
+    """100 million rows in the same memory."""
+    small, large = lookup_store(), lookup_store(LARGE)
+    files, large_files = stream_files(200_000, 50, ROWS), stream_files(200_000, 50, LARGE)
+    cases: dict[str, Case] = {
+        "ours": Query(spark, "ours", files, ours(small), warm=30, turn=15),
+        "ours, 100 M": Query(spark, "ours", large_files, ours(large), warm=30, turn=15),
+    }
+    warm_page_cache(ROOT / f"store4k-{ROWS}", ROOT / f"store4k-{LARGE}")
+    figures = alternate(cases, repeats=REPEATS)
+    spark_join = Query(spark, "a", large_files, static_join(spark, "inner", LARGE), warm=1, turn=1)
+    warm_page_cache(products_parquet(LARGE))  # the two do not fit beside each other
+    figures["a inner, 100 M"] = [spark_join() for _ in range(REPEATS)]
+    ratios = [
+        Ratio("ours at 100 M / ours", "ours, 100 M", "ours", at_most=1.6),
+        Ratio("a / ours at 100 M", "a inner, 100 M", "ours, 100 M", at_least=25),
+    ]
+    return report("enrich at ten times the master", figures, ratios, unit="s a micro-batch", seed=SEED)
+
+
+def worker_memory(spark: SparkSession) -> bool:
+    """The most memory a worker ever had, from its own counts."""
+    store, files, peaks = lookup_store(), stream_files(200_000, 50, ROWS), []
+    for _ in range(REPEATS):
+        told: list[float] = []
+        listener = ss.MetricsListener(to=lambda batch: told.append(batch.counts.peak_rss_bytes / 1e6))  # noqa: B023
+        spark.streams.addListener(listener)
+        Query(spark, "ours", files, ours(store), warm=30, turn=15)()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        spark.streams.removeListener(listener)
+        peaks.append(max(told))
+    figures = {"worker": peaks, "budget + 250 MB": [parse_bytes(BUDGET) / 1e6 + 250] * REPEATS}
+    ratios = [Ratio("worker / allowed", "worker", "budget + 250 MB", at_most=1)]
+    return report("memory of a worker", figures, ratios, unit="MB", seed=SEED)
+
+
 def main() -> int:
     """Measure and report."""
-    spark = session()
-    which = {"": at_200k, "sizes": at_other_sizes}[sys.argv[1] if len(sys.argv) > 1 else ""]
-    return 0 if which(spark) else 1
+    studies = {
+        "batch": at_200k,
+        "sizes": at_other_sizes,
+        "large": at_ten_times_the_master,
+        "memory": worker_memory,
+    }
+    which = sys.argv[1] if len(sys.argv) > 1 else "batch"
+    if which not in studies:
+        sys.exit(f"{which!r} is none of {', '.join(studies)}")
+    return 0 if studies[which](session("4g" if which != "batch" else "10g")) else 1
 
 
 if __name__ == "__main__":
