@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -23,12 +24,19 @@ pytest.importorskip("deltalake")
 pytest.importorskip("matplotlib")
 
 ROWS, TUPLES = 20_000, 6_000
+# Most of what Java does in so short a run is to compile; with its simple compiler that takes half the time.
+SHORT = os.environ | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 COMMAND = [sys.executable, "-m", "semistream.cli.main", "demo"]
 
 
 def demo(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words, "--folder", str(folder)], capture_output=True, text=True, timeout=180, check=False
+        [*COMMAND, *words, "--folder", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=SHORT,
     )
 
 
@@ -83,7 +91,7 @@ class TestTheWholeDemo:
         said = " ".join(done.stdout.split())
         assert f"{TUPLES:,} sales in, {TUPLES:,} rows out, each sale once" in said
         assert "every value of the 14 columns is the one that DuckDB's batch join" in said
-        assert re.search(r"half took up to \d+\.\d\d s, 99 % up to \d+\.\d\d s", said)
+        assert re.search(r"p50 \d+\.\d\d s, p99 \d+\.\d\d s", said)
         assert re.search(r"memory of the join [\d.]+ [KM]iB of 1\.9 MiB a worker", said)
         assert re.search(r"semistream \d+\.\d\d s [\d,]+ Spark's stream-static join \d+\.\d\d s [\d,]+", said)
         assert "Both gave the same rows." in said
@@ -212,15 +220,25 @@ class TestWhatIsNotItsOwn:
         for folder in ("a", "b"):
             with pytest.raises(InvalidInputError, match="nothing was changed"):
                 check(tmp_path / folder)
+        ss.build_master(retail.products(5), tmp_path / "damaged" / "products", key="product_id")
+        (manifest,) = (tmp_path / "damaged" / "products" / "versions").glob("*.json")
+        manifest.write_text(manifest.read_text().replace('"rows"', '"rose"'))
+        with pytest.raises(InvalidInputError, match="Remove it, or choose another --folder"):
+            check(tmp_path / "damaged")
         ss.build_master(retail.products(5), tmp_path / "c" / "products", key="product_id")
         (tmp_path / "c" / "spark.log").touch()
         check(tmp_path / "c")
+        manifest.write_text("{}")
+        with pytest.raises(InvalidInputError, match="nothing was changed"):
+            check(tmp_path / "damaged")
+        manifest.unlink()
+        check(tmp_path / "damaged")  # begun, and not more: a demo that was stopped leaves that
         check(tmp_path / "nowhere")
 
 
 def test_an_interrupt_ends_it_in_one_line(tmp_path):
     words = [*COMMAND, "--rows", "2000", "--seconds", "600", "--rate", "1000", "--folder", str(tmp_path)]
-    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=SHORT)
     try:
         deadline = time.monotonic() + 120
         for line in iter(running.stdout.readline, ""):

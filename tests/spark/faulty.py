@@ -5,6 +5,7 @@ What is found is printed as one line of JSON. Run by test_enrich_faults.py and t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,13 +22,14 @@ from pyspark.sql import SparkSession
 import semistream as ss
 from semistream.joins.registry import Settings
 from semistream.spark.environment import prepare_environment
+from semistream.spark.metrics import BatchId, counts_of
 from semistream.spark.softstate import private_folder
 from semistream.spark.worker import Enrichment
 
 KEYS = {"k": "k"}
 SCHEMA = "k long, n long"
 OPTIONS = {"on": "k", "how": "left", "memory": "1MB", "settings": Settings(front_share=0.05)}
-KILL = "semistream.test.kill"  # a local property: whom the first attempt of the first task kills
+KILL = "semistream.test.kill"  # a local property: whom the first task of every stage kills
 
 
 class KilledOnce(Enrichment):
@@ -35,17 +37,20 @@ class KilledOnce(Enrichment):
 
     def __call__(self, batches):
         context = TaskContext.get()
-        victim = context.getLocalProperty("semistream.test.kill")
+        victim = context.getLocalProperty("semistream.test.kill") if context.partitionId() == 0 else None
+        # Once a stage: it is run again, from its first attempt on, when an executor that held its input died.
+        marker = Path(context.getLocalProperty("semistream.test.folder"), f"killed-{context.stageId()}")
         for batch in super().__call__(batches):
             yield batch
-            if victim and context.attemptNumber() == 0 and context.partitionId() == 0:
+            if victim and not marker.exists():
+                marker.touch()
                 worker = os.getpid()
                 daemon = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
                 jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
                 os.kill({"worker": worker, "executor": jvm}[victim], signal.SIGKILL)
 
 
-def session(master: str) -> SparkSession:
+def session(master: str, options: dict[str, str] | None = None) -> SparkSession:
     prepare_environment()
     spark = (
         SparkSession.builder.master(master)
@@ -56,9 +61,11 @@ def session(master: str) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.warehouse.dir", str(Path(sys.argv[2]) / "warehouse"))
+        .config(map=options or {})
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.setLocalProperty("semistream.test.folder", sys.argv[2])
     sys.modules["semistream.spark.enrich"].Enrichment = KilledOnce
     return spark
 
@@ -69,29 +76,41 @@ def sides(tuples: int = 40_000) -> tuple[pa.Table, pa.Table]:
     return stream, table(k=range(500), v=[f"value {i}" for i in range(500)])
 
 
-def states() -> set[str]:
-    base = private_folder()
-    return {path.name for path in base.iterdir() if list(path.glob("*.front"))} if base else set()
+def jvm_of(spark: SparkSession) -> int:
+    return spark._jvm.java.lang.ProcessHandle.current().pid()
 
 
-def killed(spark: SparkSession, folder: Path, victim: str) -> dict:
-    """A batch job and the micro-batches of a query, each with a death in it."""
+def states(*jvms: int) -> list[str]:
+    """The soft state that the workers of these JVMs have on this host."""
+    names = [path.name for path in private_folder().iterdir() if list(path.glob("*.front"))]
+    return sorted(name for name in names if int(name.partition(".")[0]) in jvms)
+
+
+def batch(spark: SparkSession, folder: Path) -> dict:
     stream, master = sides()
     store = ss.build_master(master, folder / "master", key="k", page_bytes=4096)
-    spark.sparkContext.setLocalProperty(KILL, victim)
     found = ss.enrich(spark.createDataFrame(stream).repartition(4), store, **OPTIONS)
-    right = [rows_of(found.collect()) == expected(stream, master, KEYS, "left")]
-    counts = [ss.metrics_of(found)["master"].tuples]
-    parts = [stream.slice(0, 20_000), stream.slice(20_000)] if victim == "worker" else [stream]
+    right = rows_of(found.collect()) == expected(stream, master, KEYS, "left")
+    return {"right": [right], "counts": [ss.metrics_of(found)["master"].tuples]}
+
+
+def streaming(spark: SparkSession, folder: Path) -> dict:
+    """Two micro-batches, with a change of the master between them."""
+    stream, master = sides()
+    parts = [stream.slice(0, 20_000), stream.slice(20_000)]
+    masters = [master, table(k=range(500), v=["changed"] * 100 + master["v"].to_pylist()[100:])]
+    store = ss.build_master(master, folder / "followed", key="k", page_bytes=4096)
     df = read_files(spark, write_files(folder / "in", *parts), SCHEMA).repartition(2)
     sink = ByBatch()
-    query = run(ss.enrich(df, store, **OPTIONS), folder / "checkpoint", sink)
-    right += [rows == expected(parts[i], master, KEYS, "left") for i, rows in sink.ran]
-    from semistream.spark.metrics import BatchId, counts_of
 
-    counts += [counts_of(BatchId(query.id, i))["master"].tuples for i in range(len(parts))]
-    spark.sparkContext.setLocalProperty(KILL, None)
-    return {"right": right, "counts": counts, "killed": failed_tasks(spark)}
+    def write(batch, number):
+        sink(batch, number)
+        store.upsert(masters[1].slice(0, 100))
+
+    query = run(ss.enrich(df, store, **OPTIONS), folder / "checkpoint", write)
+    wanted = [(i, expected(parts[i], masters[i], KEYS, "left")) for i in range(2)]
+    counts = [counts_of(BatchId(query.id, i))["followed"] for i in range(2)]
+    return {"right": [sink.ran == wanted], "counts": [each.tuples for each in counts]}
 
 
 def failed_tasks(spark: SparkSession) -> int:
@@ -104,32 +123,52 @@ def failed_tasks(spark: SparkSession) -> int:
 
 
 def worker_killed(folder: Path) -> dict:
+    """A worker dies in the batch job, and one in each of the micro-batches."""
     spark = session("local[2,4]")
-    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
-    found = killed(spark, folder, "worker")
-    found["states"] = sorted(name for name in states() if name.startswith(f"{jvm}."))
-    return found | {"jvm": jvm}
+    spark.sparkContext.setLocalProperty(KILL, "worker")
+    one, two = batch(spark, folder), streaming(spark, folder)
+    return {
+        "right": one["right"] + two["right"],
+        "counts": one["counts"] + two["counts"],
+        "killed": failed_tasks(spark),
+        "jvm": jvm_of(spark),
+        "states": states(jvm_of(spark)),
+    }
+
+
+def executors(spark: SparkSession) -> set[int]:
+    """The executors of a local cluster are children of the driver's JVM."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            if parent == jvm_of(spark) and b"ExecutorBackend" in (path.parent / "cmdline").read_bytes():
+                found.add(int(path.parent.name))
+    return found
 
 
 def cluster(folder: Path) -> dict:
-    """Executors in JVMs of their own: one dies, another comes, what the dead one left is swept."""
-    spark = session("local-cluster[2,1,1024]")
-    stream, master = sides()
-    store = ss.build_master(spark.createDataFrame(master), folder / "built", key="k", page_bytes=4096)
-    before = states()
-    found = ss.enrich(spark.createDataFrame(stream).repartition(4), store, **OPTIONS)
-    right = [rows_of(found.collect()) == expected(stream, master, KEYS, "left")]
-    ours = states() - before
-    result = killed(spark, folder, "executor")
-    dead = {name for name in ours if not Path(f"/proc/{name.partition('.')[0]}").exists()}
-    until = time.monotonic() + 60
-    while dead & states() and time.monotonic() < until:  # until the executor in its place has had a task
-        right.append(rows_of(found.collect()) == expected(stream, master, KEYS, "left"))
-    return result | {
-        "right": right + result["right"],
-        "executors": len(ours),
+    """Executors in JVMs of their own: one dies, another comes, and sweeps what the dead one left."""
+    whole = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    spark = session("local-cluster[2,1,1024]", whole)
+    first = executors(spark)
+    before = batch(spark, folder / "before")
+    shared = states(*first)
+    spark.sparkContext.setLocalProperty(KILL, "executor")
+    dying = batch(spark, folder / "dying")
+    spark.sparkContext.setLocalProperty(KILL, None)
+    dead = first - executors(spark)
+    after, until = [], time.monotonic() + 60
+    while states(*dead) and time.monotonic() < until:  # until the executor in its place has had a task
+        after.append(batch(spark, folder / f"after {len(after)}"))
+    every = [before, dying, *after, streaming(spark, folder)]
+    return {
+        "right": [right for each in every for right in each["right"]],
+        "counts": dying["counts"],
+        "executors": len(first),
+        "shared": shared,
         "dead": len(dead),
-        "left behind": sorted(dead & states()),
+        "left behind": states(*dead),
     }
 
 

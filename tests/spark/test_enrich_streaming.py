@@ -27,7 +27,7 @@ from semistream.spark.metrics import BatchId, Counts, counts_of
 from semistream.spark.workload_source import FORMAT, register
 from semistream.workload import Workload
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streaming")]
 
 MEMORY = "2MB"
 SCHEMA = "k long, n long"
@@ -333,7 +333,6 @@ class TestVersions:
         assert all(row[-1] == row[-2] for _, rows in sink.ran for row in rows)
         assert self.values(sink) == [(0, {"first"}), (1, {"after 0"}), (2, {"after 1"})]
 
-    @pytest.mark.xfail(strict=True, reason="both pin one version, that of whoever comes first")
     @pytest.mark.parametrize("first", ["pinned", "newest"])
     def test_pinned_and_newest_beside_each_other(self, spark, store, files, tmp_path, first):
         """Of one store, in one query: one stays, the other goes on, and vacuum takes neither's version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 from rich.console import Console
@@ -28,7 +29,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--algorithm", default="auto", help="of the join (default: auto)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--seconds", type=float, default=35.0, help="of stream (default: 35)")
+    length.add_argument("--seconds", type=float, default=30.0, help="of stream (default: 30)")
     length.add_argument("--tuples", type=int, help="of stream, in place of --seconds")
     parser.add_argument(
         "--rate", type=float, default=60_000.0, help="tuples a second, on average (default: 60,000)"
@@ -44,9 +45,9 @@ def run(chosen: argparse.Namespace) -> int:
     require_packages()
     choices = Choices.of(chosen)
     check_own(choices)
-    console = Console(highlight=False)
+    began, console = time.perf_counter(), Console(highlight=False)
     with console.status("trying it out; the first time this compiles"):
         try_out(choices)
     from semistream.cli.demo_show import show  # imports Spark, which takes a while
 
-    return show(choices, console)
+    return show(choices, console, began=began)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from semistream.config import format_bytes, parse_bytes
-from semistream.errors import InvalidInputError, MissingDependencyError, NotAStoreError
+from semistream.errors import InvalidInputError, MissingDependencyError, NotAStoreError, StoreError
 from semistream.joins import join
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.master import Master, build_master, open_master
-from semistream.master.manifest import is_claimed
+from semistream.master.manifest import is_claimed, list_versions
 from semistream.master.storage import open_storage
 from semistream.workload import Workload, retail
 from semistream.workload.limits import MAX_KEYS, require_between, require_whole
@@ -164,10 +164,8 @@ def try_out(choices: Choices) -> None:
                 found=f"too little for {choices.algorithm}",
                 hint="Raise it, choose another --algorithm, or ask for fewer --rows; nothing was changed.",
             ) from error
-
-        with contextlib.suppress(
-            InvalidInputError
-        ):  # where it is full, the front stage has more to do: compiled too
+        # Where it is full, the front stage has more to do: that is to be compiled, too.
+        with contextlib.suppress(InvalidInputError):
             _join_few(few, master, _LITTLE_BYTES)
 
 
@@ -211,8 +209,15 @@ def _what_is_at(path: Path) -> str:
         ours = open_master(path).schema.names == retail.PRODUCTS.names
     except NotAStoreError:
         storage = open_storage(path)
-        # A demo that was stopped while it built leaves a claim, and no store.
-        return "nothing" if storage.is_empty() or is_claimed(storage) else "something else"
+        # A demo that was stopped while it built leaves a claim, and no version.
+        begun = is_claimed(storage) and not list_versions(storage)
+        return "nothing" if storage.is_empty() or begun else "something else"
+    except StoreError as error:
+        raise InvalidInputError(
+            f"the demo's {path}",
+            found=f"a store that cannot be opened ({error.found})",
+            hint="Remove it, or choose another --folder; nothing was changed.",
+        ) from error
     return "a demo's store" if ours else "something else"
 
 

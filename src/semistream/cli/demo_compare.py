@@ -25,11 +25,8 @@ from semistream.cli.demo_warehouse import Warehouse
 from semistream.master import Master
 from semistream.spark.enrich import enrich
 
-BATCH_TUPLES = 100_000
-_WARM, _MEASURED = (
-    3,
-    6,
-)  # micro-batches: both joins are slow at first, when code is compiled and caches are empty
+# Micro-batches. Both joins are slow at first, when code is compiled and caches are empty.
+_WARM, _MEASURED, _AT_LEAST = 2, 6, 3
 _LIMIT_S = 30.0
 _FILE_ROWS = 1_000_000
 
@@ -69,7 +66,7 @@ def compare(
     choices: Choices, spark: SparkSession, master: Master, starts_at: datetime, scratch: Path
 ) -> Comparison:
     """Run both, and look at the micro-batches that both have done once they are warm."""
-    size = max(1, min(BATCH_TUPLES, choices.tuples // (_WARM + _MEASURED)))
+    size = max(1, min(round(choices.rate_per_s), choices.tuples // (_WARM + _MEASURED)))  # a second's worth
     tuples = min(choices.tuples, size * (_WARM + _MEASURED))
     options = choices.stream_options(tuples=tuples, starts_at=starts_at)
     sales = read_stream(spark, options, pace="none", max_rows_per_batch=str(size))
@@ -103,7 +100,7 @@ def _run(joined: DataFrame, folder: Path, tuples: int) -> tuple[Flow, Warehouse]
     flow, began = Flow(), time.monotonic()
 
     def enough() -> bool:
-        return time.monotonic() - began > _LIMIT_S and len(flow.seconds) > _WARM
+        return time.monotonic() - began > _LIMIT_S and len(flow.seconds) >= _WARM + _AT_LEAST
 
     run_stream(joined, table, tuples=tuples, checkpoint=folder / "checkpoint", flow=flow, enough=enough)
     return flow, table

@@ -93,6 +93,14 @@ class Watched:
         return Group(table, Text())
 
 
+def busy(console: Console, what: str) -> contextlib.AbstractContextManager[object]:
+    """Say what takes a while: for as long as it does on a terminal, once elsewhere."""
+    if console.is_terminal:
+        return console.status(what)
+    console.print(f"({what})", markup=False)
+    return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def watching(console: Console, watched: Watched) -> Iterator[Callable[[], None]]:
     """Give a function that shows the stream as it is; to be called now and then."""

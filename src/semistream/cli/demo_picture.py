@@ -29,8 +29,8 @@ def draw(watched: Watched, path: Path, *, title: str) -> None:
     served = np.array(watched.rates()) / 1e3
     above.stairs(served, [0.0, *ends], baseline=None, color="#1f5fa8", label="served (micro-batches)")
     above.set_ylabel("thousand tuples/s")
-    above.set_ylim(bottom=0)
-    above.legend(loc="upper right", frameon=False)
+    above.set_ylim(0, 1.2 * max(served.max(), (np.diff(arrived) / _STEP_S / 1e3).max()))
+    above.legend(loc="upper right", frameon=False, ncols=2)
     above.set_title(title, loc="left", fontsize=10)
     share = np.array([batch.counts.front_share for batch in batches])
     below.stairs(share * 100, [0.0, *ends], baseline=None, color="#c25a1c")

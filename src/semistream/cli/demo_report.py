@@ -62,10 +62,10 @@ def stream(console: Console, watched: Watched, *, idle_bytes: int) -> None:
             ("rows", f"{total:,} sales in, {flow.rows:,} rows out, in {watched.elapsed_s:.0f} s"),
             (
                 "micro-batches",
-                f"{len(seconds)}: half took up to {_at(seconds, 50)}, 99 % up to {_at(seconds, 99)}",
+                f"{len(seconds)}: p50 {_at(seconds, 50)}, p99 {_at(seconds, 99)}",
             ),
             (
-                "service",
+                "service rate",
                 f"{total / seconds.sum():,.0f} tuples/s while a micro-batch ran, {max(rates):,.0f} at best",
             ),
             (

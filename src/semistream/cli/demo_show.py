@@ -16,7 +16,7 @@ from semistream.cli import demo_report as report
 from semistream.cli.demo_check import expected_of, fingerprint_of
 from semistream.cli.demo_choices import MASTER_SEED, SALES, TABLE_NAME, Choices, few_products
 from semistream.cli.demo_compare import compare
-from semistream.cli.demo_live import Watched, watching
+from semistream.cli.demo_live import Watched, busy, watching
 from semistream.cli.demo_picture import draw
 from semistream.cli.demo_spark import Flow, quiet_session, read_stream, run_stream
 from semistream.cli.demo_warehouse import Warehouse
@@ -30,15 +30,14 @@ _LARGEST_BATCH = 200_000  # tuples: after a burst the display goes on
 _LEAD_S = 5.0  # from the start of the query to the first tuple: until then Spark starts what makes it
 
 
-def show(choices: Choices, console: Console) -> int:
-    """Everything, in order; 0 if what came out is what had to come out."""
-    began = time.perf_counter()
+def show(choices: Choices, console: Console, *, began: float) -> int:
+    """Everything, in order; 0 if what came out is what had to come out. `began` is when, by `time.perf_counter()`."""
     choices.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="semistream-demo-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)  # for what is not to stay: checkpoints, Spark's files, what is only compared
         master = _build(choices, console)
         with contextlib.ExitStack() as open_things:
-            with console.status("starting Spark"):
+            with busy(console, "starting Spark and its workers"):
                 spark = open_things.enter_context(quiet_session(scratch, choices.log))
                 idle_bytes = _warm_up(choices, spark, scratch)
             watched = _stream(choices, console, spark, master, scratch)
@@ -46,7 +45,7 @@ def show(choices: Choices, console: Console) -> int:
             starts_at = datetime.fromtimestamp(watched.began, UTC)
             problems = _check(choices, console, starts_at, scratch)
             console.rule("4  the same with Spark's own join", align="left")
-            with console.status("writing the master as Parquet; both joins over the same micro-batches"):
+            with busy(console, "writing the master as Parquet, then both joins over the same micro-batches"):
                 compared = compare(choices, spark, master, starts_at, scratch)
             report.comparison(console, compared)
             problems += compared.problems
@@ -109,7 +108,7 @@ def _stream(
 def _check(choices: Choices, console: Console, starts_at: datetime, scratch: Path) -> list[str]:
     console.rule("3  is it right?", align="left")
     started = time.perf_counter()
-    with console.status("joining the same by DuckDB"):
+    with busy(console, "joining the same by DuckDB"):
         expected = expected_of(choices, starts_at, choices.tuples, scratch)
         found = fingerprint_of(Warehouse(choices.sales).dataset(), scratch)
     problems = found.differences(expected)

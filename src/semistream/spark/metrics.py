@@ -139,13 +139,18 @@ def accumulator_of(context: SparkContext) -> Accumulator[Collected]:
 
 def counts_of(batch: BatchId) -> dict[str, Counts]:
     """What is known on the driver of a micro-batch, by the label of each enrichment."""
+    here = [counted for (which, _), counted in _known() if which == batch]
+    newest: dict[str, int] = {}
+    for counted in here:
+        newest[counted.label] = max(counted.run, newest.get(counted.label, counted.run))
     found: dict[str, Counts] = {}
-    for (which, _), counted in _known():
-        if which == batch:
-            name, number = counted.label, 2
-            while name in found:
-                name, number = f"{counted.label}-{number}", number + 1
-            found[name] = _sum(counted)
+    for counted in here:
+        if counted.run < newest[counted.label]:
+            continue  # the micro-batch was run again, by a query that had been changed
+        name, number = counted.label, 2
+        while name in found:
+            name, number = f"{counted.label}-{number}", number + 1
+        found[name] = _sum(counted)
     return found
 
 

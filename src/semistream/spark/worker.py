@@ -43,6 +43,7 @@ _PLAIN = {
 }
 _ROWS_OUT = 1 << 13
 _PUBLISH_EVERY_S = 10.0
+_TRY_AGAIN_S = 60.0  # where a state could not be written
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
 
 
@@ -159,6 +160,7 @@ class _Kept:
     schema: pa.Schema
     used_at: float = 0.0
     published_at: float = field(default_factory=time.monotonic)
+    failed_at: float = float("-inf")  # when there was no room for it
     generation: int = 0  # of the published state that the front stage began with
     newcomers: int = 0  # when it was last published or adopted
 
@@ -183,8 +185,12 @@ class _Kept:
             return
         if self.generation and time.monotonic() - self.published_at < _PUBLISH_EVERY_S:
             return
+        if time.monotonic() - self.failed_at < _TRY_AGAIN_S:
+            return
         self.generation = soft.publish(step.uid, self._digest(step), front.state())
         self.published_at, self.newcomers = time.monotonic(), front.stats.cached
+        if not self.generation:
+            self.failed_at = time.monotonic()
 
     def adopt_front(self, step: Step, task: _Task) -> None:
         """Go on with the front stage that was published last, if it is another's."""
@@ -360,15 +366,17 @@ def _for_spark(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in batches:
         columns, first = batch.columns, batch.num_columns - len(step.types)
         for i, kind in enumerate(step.types, first):
-            if columns[i].type != kind:
-                columns[i] = columns[i].cast(
-                    kind, safe=False
-                )  # of times finer than a microsecond, what Spark can hold
+            columns[i] = _cast(columns[i], kind)
         yield pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column in Spark's type; of times finer than a microsecond, the microsecond they are in."""
+    if column.type == kind:
+        return column
+    if pat.is_struct(kind):
+        children = [_cast(child, field.type) for child, field in zip(column.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
     if pat.is_timestamp(kind) and column.type.unit == "ns":
         column = pc.floor_temporal(column, unit="microsecond")
     return column.cast(kind, safe=False)
