@@ -13,7 +13,7 @@ setup: $(READY)  ## the virtual environment with the locked dependencies, and a 
 $(READY): requirements/lock.txt requirements/java.txt pyproject.toml tools/setup.py
 	@$(PYTHON) tools/setup.py $(VENV)
 
-demo: $(READY)   ## build a small master store, look at it, change it, verify it
+demo: $(READY)   ## a stream of sales joined with millions of products on Spark, into a warehouse, checked
 	@$(RUN)/semistream demo
 
 test: $(READY)   ## every test but the long campaigns (under 15 minutes on two cores)
@@ -32,8 +32,9 @@ format: $(READY) ## put the code into the house format
 	@$(RUN)/ruff format .
 	@$(RUN)/ruff check --fix .
 
-bench: $(READY)  ## every figure, each against its baseline (takes a quarter of an hour)
-	@for b in zipf scan random_reads build kernels uniform joins join_memory; do $(RUN)/python benchmarks/$$b.py || exit 1; done
+bench: $(READY)  ## every figure, each against its baseline (takes three quarters of an hour)
+	@for b in zipf scan random_reads build kernels uniform joins join_memory enrich; do $(RUN)/python benchmarks/$$b.py || exit 1; done
+	@for s in sizes memory; do $(RUN)/python benchmarks/enrich.py $$s || exit 1; done
 
 lock:            ## resolve the dependencies anew (needs uv)
 	@tools/lock

@@ -123,14 +123,6 @@ def test_durations():
         parse_duration("soon")
 
 
-def test_the_demo_shows_a_verified_store(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--rows", "20000"]) == 0
-    out = capsys.readouterr().out
-    assert "20,000 rows, 0 damaged" in out
-    assert ss.open_master("demo/products").version == 2
-
-
 def test_the_command_is_installed():
     done = subprocess.run(
         [sys.executable, "-m", "semistream.cli.main", "--help"], capture_output=True, text=True, check=True

@@ -23,6 +23,7 @@ from semistream.master.storage import open_storage
 from semistream.workload import Workload, retail
 from semistream.workload.limits import MAX_KEYS, require_between, require_whole
 
+PAGE_BYTES = 4096  # what a look-up reads and checks for one row
 MASTER_SEED, STREAM_SEED = 1, 2
 SALES = pa.schema(
     [
@@ -141,7 +142,8 @@ def require_packages() -> None:
 def few_products(choices: Choices, path: Path) -> tuple[Choices, Master]:
     """A store like the demo's with a few rows, and a demo of them: to try something out."""
     few = replace(choices, rows=min(choices.rows, _FEW), tuples=_FEW_TUPLES)
-    return few, build_master(retail.products(few.rows, MASTER_SEED), path, key="product_id")
+    products = retail.products(few.rows, MASTER_SEED)
+    return few, build_master(products, path, key="product_id", page_bytes=PAGE_BYTES)
 
 
 def try_out(choices: Choices) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from semistream.cli import demo_report as report
 from semistream.cli.demo_check import expected_of, fingerprint_of
-from semistream.cli.demo_choices import MASTER_SEED, SALES, TABLE_NAME, Choices, few_products
+from semistream.cli.demo_choices import MASTER_SEED, PAGE_BYTES, SALES, TABLE_NAME, Choices, few_products
 from semistream.cli.demo_compare import compare
 from semistream.cli.demo_live import Watched, busy, watching
 from semistream.cli.demo_picture import draw
@@ -60,7 +60,12 @@ def _build(choices: Choices, console: Console) -> Master:
     with counting("writing", choices.rows, unit="rows") as progress:
         source = retail.products(choices.rows, MASTER_SEED)
         master = build_master(
-            source, choices.products, key="product_id", if_exists="replace", progress=progress
+            source,
+            choices.products,
+            key="product_id",
+            page_bytes=PAGE_BYTES,
+            if_exists="replace",
+            progress=progress,
         )
     seconds = time.perf_counter() - started
     master.vacuum(keep_for=timedelta(0))  # of earlier demos
