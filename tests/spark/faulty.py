@@ -44,10 +44,17 @@ class KilledOnce(Enrichment):
             yield batch
             if victim and not marker.exists():
                 marker.touch()
-                worker = os.getpid()
-                daemon = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
-                jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
-                os.kill({"worker": worker, "executor": jvm}[victim], signal.SIGKILL)
+                os.kill(os.getpid() if victim == "worker" else _executor(), signal.SIGKILL)
+
+
+def _executor() -> int:
+    """The JVM that a worker works for; nobody else may be killed, whatever becomes of the processes in between."""
+    daemon = os.getppid()
+    jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+    said = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (daemon, jvm)]
+    if b"pyspark.daemon" not in said[0] or b"ExecutorBackend" not in said[1]:
+        raise RuntimeError(f"not killed: {said}")
+    return jvm
 
 
 def session(master: str, options: dict[str, str] | None = None) -> SparkSession:

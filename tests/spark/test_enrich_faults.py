@@ -284,6 +284,7 @@ class TestDeaths:
         left = [path.name for path in private_folder().iterdir() if path.name.startswith(f"{found['jvm']}.")]
         assert left == [], "shared memory that is nobody's"
 
+    @pytest.mark.long
     def test_an_executor_that_is_killed_is_replaced_and_swept_after(self, tmp_path):
         """JVMs of their own: local-cluster. What the dead one shared goes when the next worker starts."""
         found = ask("cluster", tmp_path)
