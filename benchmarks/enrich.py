@@ -241,7 +241,7 @@ def at_200k(spark: SparkSession) -> bool:
         "ours": Query(spark, "ours", files, ours(store), warm=30, turn=15),
         "f by hand": Query(spark, "f", files, lmdb_join(store, store), warm=15, turn=8),
         "a inner": Query(spark, "a", files, static_join(spark, "inner"), warm=3, turn=4),
-        "b left": Query(spark, "b", files, static_join(spark, "left"), warm=1, turn=2),
+        "b left": Query(spark, "b", files, static_join(spark, "left"), warm=1, turn=1),
         "d broadcast": Query(spark, "d", files, broadcast_join(spark), warm=0, turn=1),
     }
     warm_page_cache(ROOT / f"store4k-{ROWS}", products_parquet(), ROOT / f"lmdb-{ROWS}")
