@@ -182,7 +182,9 @@ def cluster(folder: Path) -> dict:
 def connected(folder: Path) -> dict:
     """Over Spark Connect: a client without a JVM of its own."""
     prepare_environment()
-    os.environ["SPARK_TESTING"] = "1"  # its server then takes a port that is free, not the one everybody's takes
+    os.environ["SPARK_TESTING"] = (
+        "1"  # its server then takes a port that is free, not the one everybody's takes
+    )
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     stream, master = sides(4_000)
     store = ss.build_master(spark.createDataFrame(master), folder / "master", key="k", page_bytes=4096)
