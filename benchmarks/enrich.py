@@ -16,15 +16,11 @@ the micro-batches after its warm-up. Cases take turns.
 
 from __future__ import annotations
 
-import functools
 import os
-import pickle  # of our own rows, in a baseline alone
 import shutil
-import struct
 import sys
 import tempfile
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -33,6 +29,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+import by_hand
 import semistream as ss
 from data import ROOT, ROWS, SEED, products_parquet, products_store
 from joins import Loop
@@ -47,7 +44,6 @@ TASKS = 2
 PAGE_BYTES = 4096  # what a look-up reads; the store's default of 16 KiB is for scans
 REPEATS = 3
 LARGE = 10 * ROWS
-LMDB_ROW_BYTES = Loop.ROW_BYTES
 
 
 def stream_files(batch_rows: int, batches: int, keys: int) -> Path:
@@ -160,49 +156,20 @@ def broadcast_join(spark: SparkSession) -> Callable[[DataFrame], DataFrame]:
     return lambda stream: stream.join(F.broadcast(spark.read.parquet(str(products_parquet()))), "product_id")
 
 
-_loop: dict[str, tuple[object, OrderedDict[int, tuple[object, ...]]]] = {}
-
-
-def by_hand(
-    batches: Iterable[pa.RecordBatch], path: str, payload: pa.Schema, capacity: int
-) -> Iterator[pa.RecordBatch]:
-    """What one writes: a least-recently-used dictionary before LMDB, both kept by the worker."""
-    import lmdb
-
-    if path not in _loop:
-        _loop[path] = (lmdb.open(path, readonly=True, lock=False), OrderedDict())
-    store, cached = _loop[path]
-    with store.begin(buffers=True) as reading:  # type: ignore[attr-defined]
-        for batch in batches:
-            rows = []
-            for key in batch.column(0).to_pylist():
-                row = cached.get(key)
-                if row is None:
-                    row = pickle.loads(reading.get(struct.pack(">q", key)))  # noqa: S301 - our own
-                    if len(cached) >= capacity:
-                        cached.popitem(last=False)
-                    cached[key] = row
-                else:
-                    cached.move_to_end(key)
-                rows.append(row)
-            columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), payload, strict=True)]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, *columns], schema=pa.schema([*batch.schema, *payload])
-            )
-
-
 def lmdb_join(master: Master, store: Master) -> Callable[[DataFrame], DataFrame]:
     """The hand-written look-up, filled once."""
     path = ROOT / f"lmdb-{master.rows}"
     if not path.exists():
         Loop(products_store(), [Workload(Zipf(ROWS, 1.0), rows=10, seed=SEED).slice(0, 10)])
     payload = pa.schema(list(store.schema)[1:])
-    capacity = parse_bytes(BUDGET) // LMDB_ROW_BYTES
-    function = functools.partial(by_hand, path=str(path), payload=payload, capacity=capacity)
+    capacity = parse_bytes(BUDGET) // by_hand.ROW_BYTES
 
     def job(stream: DataFrame) -> DataFrame:
+        stream.sparkSession.sparkContext.addPyFile(by_hand.__file__)  # so that workers keep what it opens
         enriched = ss.enrich(stream, store, on="product_id", memory=BUDGET)  # for its schema alone
-        return stream.mapInArrow(lambda batches: function(batches), enriched.schema)
+        return stream.mapInArrow(
+            lambda batches: by_hand.in_worker(batches, str(path), capacity, payload), enriched.schema
+        )
 
     return job
 

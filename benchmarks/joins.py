@@ -19,6 +19,7 @@ from statistics import median
 import pyarrow as pa
 
 import semistream as ss
+from by_hand import ROW_BYTES, Cache, enriched
 from data import ROOT, ROWS, SEED, products_store
 from measure import Case, Ratio, alternate, report
 from semistream.config import parse_bytes
@@ -61,8 +62,6 @@ class Service:
 class Loop:
     """The hand-written loop: a least-recently-used dictionary before LMDB."""
 
-    ROW_BYTES = 600  # of a cached row as Python objects: measured, a tuple of ten with its strings
-
     def __init__(self, master: Master, batches: list[pa.RecordBatch]) -> None:
         import lmdb
 
@@ -71,9 +70,9 @@ class Loop:
         self.store = lmdb.open(str(self.path), map_size=8 << 30, readonly=made, lock=False)
         if not made:
             self._fill(master)
-        self.schema = pa.schema([*batches[0].schema, *list(master.schema)[1:]])
-        self.cached: OrderedDict[int, tuple[object, ...]] = OrderedDict()
-        self.capacity = parse_bytes(BUDGET) // self.ROW_BYTES
+        self.payload = pa.schema(list(master.schema)[1:])
+        self.cached: Cache = OrderedDict()
+        self.capacity = parse_bytes(BUDGET) // ROW_BYTES
         self.batches = itertools.cycle(batches)
         self.turn(LOOP_WARM_TUPLES)
 
@@ -89,29 +88,10 @@ class Loop:
     def turn(self, tuples: int = LOOP_TUPLES) -> float:
         """Tuples answered per second."""
         started, done = time.perf_counter(), 0
-        cached, capacity = self.cached, self.capacity
         with self.store.begin(buffers=True) as reading:
             while done < tuples:
                 batch = next(self.batches)
-                rows = []
-                for key in batch.column(0).to_pylist():
-                    row = cached.get(key)
-                    if row is None:
-                        found = reading.get(struct.pack(">q", key))
-                        if found is None:
-                            sys.exit(f"product {key} is not in LMDB: remove {self.path} and run again")
-                        row = pickle.loads(found)  # noqa: S301 - written by this very benchmark
-                        if len(cached) >= capacity:
-                            cached.popitem(last=False)
-                        cached[key] = row
-                    else:
-                        cached.move_to_end(key)
-                    rows.append(row)
-                columns = [
-                    pa.array(c, f.type)
-                    for c, f in zip(zip(*rows, strict=True), list(self.schema)[3:], strict=True)
-                ]
-                pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=self.schema)
+                enriched(batch, reading, self.cached, self.capacity, self.payload)
                 done += len(batch)
         return done / (time.perf_counter() - started)
 
