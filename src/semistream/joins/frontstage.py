@@ -93,11 +93,11 @@ class FrontStage:
         """Let the join behind do its disk access; it reports what it met to `observe`."""
         return self.behind.advance()
 
-    def watch(self, waiting: Watched | None) -> None:
+    def watch(self, watched: Watched | None) -> None:
         """Look on as the join behind matches."""
-        self.watched = waiting
-        if waiting is not None:
-            waiting.observer = self.observe
+        self.watched = watched
+        if watched is not None:
+            watched.observer = self.observe
 
     def unwatch(self) -> None:
         """Look on no longer."""

@@ -20,6 +20,7 @@ from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 from semistream.joins.waiting import Waiting
 from semistream.master.keys import is_in
+from semistream.ranges import spread
 
 I64 = NDArray[np.int64]
 
@@ -145,5 +146,4 @@ def _repeated(distinct: Found, order: I64, starts: NDArray[np.bool_]) -> Found:
     counts = np.diff(distinct.starts)[which]
     begin = np.zeros(len(order) + 1, dtype=np.int64)
     np.cumsum(counts, out=begin[1:])
-    at = np.repeat(distinct.starts[:-1][which] - begin[:-1], counts) + np.arange(begin[-1])
-    return Found(begin, distinct.pages[at])
+    return Found(begin, distinct.pages[spread(distinct.starts[:-1][which], counts)])

@@ -22,6 +22,7 @@ from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, positions_of
+from semistream.ranges import spread
 
 I64 = NDArray[np.int64]
 _AT_ONCE = 1 << 16  # tuples: bounds what sorting them takes
@@ -90,7 +91,7 @@ class BatchLookUp:
             keys = keys[np.argsort(found.pages[found.starts[keys]], kind="stable")]
         counts = found.starts[keys + 1] - found.starts[keys]
         ends = np.cumsum(counts)
-        pages = found.pages[np.repeat(found.starts[keys] - (ends - counts), counts) + np.arange(counts.sum())]
+        pages = found.pages[spread(found.starts[keys], counts)]
         lengths = self.reader.master.index.extents(pages).length
         lengths[1:][pages[1:] == pages[:-1]] = 0  # shared with the key before
         total = (
@@ -123,7 +124,7 @@ class BatchLookUp:
             rows = first[counts > 0]
         else:
             counts = positions_of(keys, ordered, side="right") - first
-            rows = _spread(first, counts)
+            rows = spread(first, counts)
         return rows if order is None else order[rows], counts
 
     def _put_out(
@@ -132,7 +133,7 @@ class BatchLookUp:
         """Every tuple of every key with every row of it; of one row, all its tuples together."""
         owner = keys if len(rows) == len(keys) and counts.all() else np.repeat(keys, counts)
         times = asked.counts[owner]
-        at = asked.order[_spread(asked.starts[owner], times)]
+        at = asked.order[spread(asked.starts[owner], times)]
         rows = np.repeat(rows, times)
         for batch, _ in self.shape.joined(
             lambda part: self.shape.some(tuples, at[part]), lambda part: loaded.rows(rows[part]), len(at)
@@ -164,10 +165,4 @@ class _Asked:
 
     def tuples_of(self, keys: I64) -> I64:
         """All tuples of some keys."""
-        return self.order[_spread(self.starts[keys], self.counts[keys])]
-
-
-def _spread(first: I64, counts: I64) -> I64:
-    """For each i the numbers first[i] .. first[i] + counts[i] - 1, one after the other."""
-    ends = np.cumsum(counts)
-    return np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+        return self.order[spread(self.starts[keys], self.counts[keys])]

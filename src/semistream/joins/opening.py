@@ -21,7 +21,7 @@ from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
 from semistream.front import BYTES_PER_ROW, SKETCH_BYTES_PER_ROW, FrequencyRecorder
 from semistream.joins.base import Join, JoinStats
-from semistream.joins.frontstage import FrontStage
+from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
@@ -78,7 +78,6 @@ class OpenJoin:
     budget: Budget
     reader: MasterReader
     finder: PageFinder | None
-    waiting: Waiting | None
     join: Join
 
     def close(self) -> None:
@@ -181,7 +180,6 @@ class _Parts:
         self.settings = opening.settings
         self.finder: PageFinder | None = None
         self.reader: MasterReader | None = None
-        self.waiting: Waiting | None = None
         self.disk = self.master.open_disk(opening.disk_kind)
 
     def close(self) -> None:
@@ -199,8 +197,7 @@ class _Parts:
                 self.master, self.stats, self.budget, self.opening.disk_kind, who=self.name
             )
         self.reader = self._reader()
-        join = self._join(self.reader)
-        return OpenJoin(self.opening, self.budget, self.reader, self.finder, self.waiting, join)
+        return OpenJoin(self.opening, self.budget, self.reader, self.finder, self._join(self.reader))
 
     def _join(self, reader: MasterReader) -> Join:
         if self.name == "in-memory":
@@ -210,22 +207,20 @@ class _Parts:
             return XHybridJoin(self._hybrid(self._waiting(reader)), pinned)
         # Only a key can say that a row in memory is all that a tuple may meet.
         front = self._front(reader) if self.name in FRONTED and self.shape.is_keyed else None
+        watched: Watched
+        behind: Join
         if self.name == BATCH_LOOKUP and self.finder is not None:
-            behind_all = BatchLookUp(self.shape, reader, self.finder, self.stats)
-            if front is None:
-                return behind_all
-            stage = FrontStage(behind_all, *front, _complete(self.master, self.finder))
-            stage.watch(behind_all)
-            return stage
-        waiting = self._waiting(reader)
-        behind = self._behind(waiting)
+            watched = behind = BatchLookUp(self.shape, reader, self.finder, self.stats)
+        else:
+            watched = waiting = self._waiting(reader)
+            behind = self._behind(waiting)
         if front is None:
             return behind
         stage = FrontStage(behind, *front, _complete(self.master, self.finder))
         if self.name == "optimised-x-hybridjoin":
             _fill(stage, reader)
         else:
-            stage.watch(waiting)
+            stage.watch(watched)
         return stage
 
     def _reader(self) -> MasterReader:
@@ -250,17 +245,19 @@ class _Parts:
 
     def _pinned_reader(self) -> MasterReader:
         share = self.settings.front_share if self.settings.front_share is not None else _PINNED_SHARE
-        pages = max(1, int(share * self.budget.total_bytes) // self.master.page_bytes)
+        most = min(
+            share * self.budget.total_bytes, 0.75 * self.budget.left_bytes
+        )  # the window needs some too
+        pages = max(1, int(most) // self.master.page_bytes)
         size = min(pages, max(self.master.pages, 1)) * self.master.page_bytes
         return MasterReader.open(
             self.master, self.shape, self.disk, self.budget, size, who=self.name, name="pinned pages"
         )
 
     def _waiting(self, reader: MasterReader) -> Waiting:
-        self.waiting = Waiting.open(
+        return Waiting.open(
             self.shape, reader, self.budget, self.stats, heap_bytes=self.opening.heap_bytes, who=self.name
         )
-        return self.waiting
 
     def _hybrid(self, waiting: Waiting) -> HybridJoin:
         if self.finder is None:

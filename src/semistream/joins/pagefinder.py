@@ -20,6 +20,7 @@ from semistream.master.disk import Disk, aligned_buffer
 from semistream.master.keys import Keys, is_in, positions_of
 from semistream.master.part import key_codes
 from semistream.memory.budget import Budget
+from semistream.ranges import spread
 
 I64 = NDArray[np.int64]
 _INDEX_PAGES_AT_ONCE = 16
@@ -38,7 +39,7 @@ class Found:
         counts = np.maximum(last - first + 1, 0)
         starts = np.zeros(len(first) + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
-        return Found(starts, np.repeat(first - starts[:-1], counts) + np.arange(starts[-1]))
+        return Found(starts, spread(first, counts))
 
     def nowhere(self) -> NDArray[np.bool_]:
         """The keys that no page can hold."""

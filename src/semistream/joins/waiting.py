@@ -19,6 +19,7 @@ from semistream.memory.budget import Budget
 from semistream.memory.rowstore import string_bytes
 from semistream.memory.table import Probes
 from semistream.memory.window import Window
+from semistream.ranges import spread
 
 I64 = NDArray[np.int64]
 AT_ONCE = 1 << 15  # tuples that leave together: bounds the memory of what is put out
@@ -127,8 +128,7 @@ class Waiting:
     def own_rows(self, loaded: Loaded, slots: I64, first: I64, last: I64) -> tuple[I64, I64]:
         """Pair each tuple with the rows first .. last that have its key, and with no others."""
         counts = last - first
-        starts = np.cumsum(counts) - counts
-        rows = np.repeat(first - starts, counts) + np.arange(int(counts.sum()))
+        rows = spread(first, counts)
         owner = np.repeat(np.arange(len(slots)), counts)
         keys = self.keys(slots)
         self.stats.probes += len(rows)

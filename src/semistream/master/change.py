@@ -32,6 +32,7 @@ from semistream.master.part import Part, PartWriter, drop_null_keys, key_codes, 
 from semistream.master.schema import MasterSchema
 from semistream.master.sort import take
 from semistream.master.storage import Storage
+from semistream.ranges import spread
 
 Kind = Literal["append", "upsert", "delete"]
 _GROUP_BYTES = 32 << 20
@@ -193,9 +194,7 @@ class _Rewrite:
         _, once = np.unique(start, return_index=True)
         once = once[~placed[start[once]]]
         counts = stop[once] - start[once]
-        new = np.repeat(start[once] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
-            counts.sum()
-        )
+        new = spread(start[once], counts)
         placed[new] = True
         position = np.concatenate([kept, np.repeat(at[once], counts)])
         both = pa.concat_batches([take(rows, kept), take(changes.rows, new)])

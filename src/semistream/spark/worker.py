@@ -34,14 +34,14 @@ from semistream.spark.softstate import SoftState, digest_of, sweep
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _EXECUTION_ID = "spark.sql.execution.id"
-_TUPLES_AT_ONCE = 1 << 16  # small batches of Spark's are put together up to so many
+_TUPLES_AT_ONCE = 1 << 16  # a join works on more tuples than Spark sends in a batch
+_ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
 _PLAIN = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
 }
-_ROWS_OUT = 1 << 13
 _PUBLISH_EVERY_S = 10.0
 _TRY_AGAIN_S = 60.0  # where a state could not be written
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
@@ -92,9 +92,9 @@ class Enrichment:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Enrich the tuples of one task."""
         task = _Task.current(self.collected)
-        stream: Iterator[pa.RecordBatch] = task.arriving(batches)
+        stream: Iterator[pa.RecordBatch] = _together(map(_plain, batches), _TUPLES_AT_ONCE)
         for step in self.steps:
-            stream = _for_spark(step, _together(_enriched(step, task, stream)))
+            stream = _for_spark(step, _together(_enriched(step, task, stream), _ROWS_OUT))
         _make_room_for(self.steps)
         yield from stream
 
@@ -117,22 +117,6 @@ class _Task:
         run = int(context.getLocalProperty(_EXECUTION_ID) or 0)
         place = Place(run, context.stageId(), context.partitionId(), context.taskAttemptId())
         return _Task(batch, place, collected)
-
-    def arriving(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The tuples as Spark sends them, put together into fewer batches."""
-        some: list[pa.RecordBatch] = []
-        rows, source = 0, iter(batches)
-        while True:
-            batch = next(source, None)
-            if batch is None or rows + len(batch) > _TUPLES_AT_ONCE:
-                if rows:
-                    yield pa.concat_batches(some) if len(some) > 1 else some[0]
-                some, rows = [], 0
-            if batch is None:
-                return
-            if len(batch):
-                some.append(_plain(batch))
-                rows += len(batch)
 
     def version(self, step: Step) -> int:
         """The master's version that answers this micro-batch."""
@@ -347,16 +331,17 @@ class _Timed(Iterator[pa.RecordBatch]):
             self.seconds += time.perf_counter() - began
 
 
-def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches put together: each costs Spark as much as some thousand rows."""
+def _together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Small batches put together, up to so many rows; empty ones are left out."""
     some: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        some.append(batch)
-        rows += len(batch)
-        if rows >= _ROWS_OUT:
-            yield pa.concat_batches(some) if len(some) > 1 else batch
+        if rows and rows + len(batch) > most:
+            yield pa.concat_batches(some) if len(some) > 1 else some[0]
             some, rows = [], 0
+        if len(batch):
+            some.append(batch)
+            rows += len(batch)
     if rows:
         yield pa.concat_batches(some) if len(some) > 1 else some[0]
 
