@@ -50,8 +50,8 @@ def deviation(masters, algorithm, rows, memory, skew):
     asked = case(algorithm, master, skew, memory_bytes, settings)
     loop = predict(asked)
     window, front = asked.division.window_tuples, asked.division.front_rows
-    cycles = 2 if algorithm in SCANNING else 4
-    warm = int(cycles * window / max(1 - loop.front_share, 0.05)) + (
+    cycles = 10 if algorithm in FRONTED else 4 if algorithm not in SCANNING else 2
+    warm = int(cycles * window / max(1 - loop.front_share, 0.01)) + (
         60 * front if algorithm in FRONTED else 0
     )
     tuples = int(
