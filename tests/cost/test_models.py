@@ -8,7 +8,7 @@ from tests.cost.simulated import case, counted, master_of
 from semistream.cost import predict
 from semistream.joins.registry import SCANNING, Settings
 
-ROWS = 100_000
+ROWS = 40_000
 WITHIN = 0.02
 BY_FREQUENCY = ("x-hybridjoin", "optimised-x-hybridjoin")
 FRONTED = ("cinlj", "cmeshjoin", "chybridjoin")
@@ -25,7 +25,7 @@ SETTINGS = {
     "chybridjoin": Settings(disk_buffer=2 * 4096, block_pages=2, front_share=0.3, parallel=1),
     "in-memory": Settings(),
 }
-GRID = [(0.03, 0.0), (0.03, 1.0), (0.1, 0.5), (0.1, 1.5)]  # memory as a share of the master, skew
+GRID = [(0.05, 0.0), (0.1, 1.0)]  # memory as a share of the master, skew
 WHOLE_GRID = [(memory, skew) for memory in (0.02, 0.05, 0.1) for skew in (0.0, 0.4, 0.8, 1.0, 1.2, 1.5)]
 
 
@@ -56,7 +56,7 @@ def deviation(masters, algorithm, rows, memory, skew):
     )
     tuples = int(
         max(
-            6_000 * loop.tuples if algorithm not in SCANNING else 0, 20 * front if algorithm in FRONTED else 0
+            3_000 * loop.tuples if algorithm not in SCANNING else 0, 20 * front if algorithm in FRONTED else 0
         )
     )
     tuples = min(max(tuples, 20_000), 3_000_000)

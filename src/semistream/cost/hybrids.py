@@ -21,8 +21,6 @@ at once; then the queue itself is followed (memory/turnover.py).
 
 from __future__ import annotations
 
-import numpy as np
-
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
@@ -155,8 +153,3 @@ def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: 
         front_share=1.0 - waiting_share,
         steps=1 / blocks_at_once(case),
     )
-
-
-def mean_wait(case: Case, ranks: Ranks) -> float:
-    """T for a stream of which a front stage lets `ranks` through."""
-    return float(np.asarray(time_in_window(blocks_of(case, ranks), case.division.window_tuples)))

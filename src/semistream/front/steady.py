@@ -25,7 +25,7 @@ SCAN, BLOCK, LOOKUP = (
     1,
     2,
 )  # how rows come to be read: in a cycle, by block when somebody waits, for each tuple
-_PLACES = 1 << 12  # of the small instance
+PLACES = 1 << 12  # of the small instance
 _ALWAYS = 60.0  # uses, while as many tuples come as there are places: such a key is always in
 _WARM = 6 * HALVING  # tuples per place
 _MEASURED = 4 * HALVING
@@ -36,21 +36,23 @@ _SEED = 2007
 
 @dataclass(frozen=True)
 class Steady:
-    """What goes on to the join behind: of each of some ranks (ascending) the share of its tuples."""
+    """What goes on to the join behind."""
 
-    ranks: F64
-    absent: F64
-    share: float  # of the whole stream
+    share: float  # of the stream
     waiting: float = 0.0  # tuples, on average; of blocks alone
-    tuples_per_read: float = 1.0  # of the stream
-
-    def of(self, ranks: F64) -> F64:
-        """The share of each rank's tuples that go on."""
-        return np.interp(ranks, self.ranks, self.absent)
+    tuples_per_read: float = 1.0  # of the stream; of blocks alone
 
 
 def steady(
-    chance: F64, others: int, other_chance: float, *, places: int, how: int, wait: float, together: float
+    chance: F64,
+    others: int,
+    other_chance: float,
+    *,
+    places: int,
+    how: int,
+    wait: float,
+    together: float,
+    small_places: int = PLACES,
 ) -> Steady:
     """Follow the rules for keys of these chances, then of `others` alike ones.
 
@@ -59,11 +61,11 @@ def steady(
     """
     total = len(chance) + others
     if places >= total:
-        return Steady(np.zeros(1), np.zeros(1), 0.0)
+        return Steady(0.0)
     always = int(np.searchsorted(-chance, -_ALWAYS / places, side="right"))
     always = min(always, places - 1)
     free = places - always
-    factor = max(1.0, free / _PLACES)
+    factor = max(1.0, free / small_places)
     # One key in `factor`, evenly over the ranks.
     ranks = always + (np.arange(int((total - always) / factor)) + 0.5) * factor
     known = np.minimum(ranks.astype(np.int64), len(chance) - 1)
@@ -76,12 +78,13 @@ def steady(
     step = scale / float(cumulated[-1])  # tuples of the whole stream per arrival here, in small ones
     every = places * scale  # as many tuples as the original has places, in small ones
     waits = wait * scale
-    warm = int(max(_WARM * every, _WARM_WAITS * waits) / step)
-    measured = int(max(_MEASURED * every, _MEASURED_WAITS * waits) / step)
+    rough = 1.0 if small_places >= PLACES else 0.4
+    warm = int(rough * max(_WARM * every, _WARM_WAITS * waits) / step)
+    measured = int(rough * max(_MEASURED * every, _MEASURED_WAITS * waits) / step)
     draws = np.searchsorted(cumulated, generator.random(warm + measured) * cumulated[-1])
-    asked, absent = np.zeros(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
-    reads, waited, elapsed = _follow(
+    absent, reads, waited, elapsed = _follow(
         np.minimum(draws, len(some) - 1),
+        len(some),
         warm,
         small,
         every,
@@ -89,40 +92,15 @@ def steady(
         how,
         waits,
         max(1, round(together if how == BLOCK else together * scale)),
-        asked,
-        absent,
     )
-    by_rank = _by_rank(
-        np.asarray(ranks, dtype=np.float64),
-        order,
-        asked,
-        absent,
-        always,
-        np.asarray(some * factor, dtype=np.float64),
-    )
-    return Steady(*by_rank, waiting=waited / scale, tuples_per_read=elapsed / max(reads, 1))
-
-
-def _by_rank(
-    ranks: F64, order: I64, asked: I64, absent: I64, always: int, chance: F64
-) -> tuple[F64, F64, float]:
-    """Counts of neighbouring ranks together: enough for a smooth share."""
-    by = np.empty(len(order), dtype=np.int64)
-    by[order] = np.arange(len(order))
-    asked, absent = asked[by], absent[by]
-    reached = np.cumsum(asked)
-    bins = np.minimum(reached * 128 // max(int(reached[-1]), 1), 127)
-    starts = np.flatnonzero(np.diff(bins, prepend=-1))
-    came = np.maximum(np.add.reduceat(asked, starts), 1)
-    share = np.add.reduceat(absent, starts) / came
-    middle = (ranks[starts] + np.append(ranks[starts[1:]], ranks[-1])) / 2
-    total = float(np.add.reduceat(chance, starts) @ share)
-    return np.concatenate([[always - 1], middle]), np.concatenate([[0.0], share]), total
+    through = absent / max(measured, 1) * float(cumulated[-1]) / scale
+    return Steady(through, waiting=waited / scale, tuples_per_read=elapsed / max(reads, 1))
 
 
 @kernel
 def _follow(
     draws: I64,
+    keys: int,
     warm: int,
     places: int,
     every: float,
@@ -130,14 +108,11 @@ def _follow(
     how: int,
     wait: float,
     together: int,
-    asked: I64,
-    absent: I64,
-) -> tuple[int, float, float]:
+) -> tuple[int, int, float, float]:
     """The rules of FrontStage and FrequencyRecorder, key by key; `every` tuples are as many as the original has places.
 
-    Gives, after the warm-up: reads, tuples that waited on average, and time.
+    Gives, after the warm-up: tuples that went on, reads, how many tuples waited on average, and time.
     """
-    keys = len(asked)
     slot_of = np.full(keys, -1, dtype=np.int64)
     key_of = np.full(places, -1, dtype=np.int64)
     uses = np.full(places, -1, dtype=np.int32)
@@ -154,7 +129,7 @@ def _follow(
     threshold, floor = FIRST_THRESHOLD, 0
     evicted, period, until = 0.0, 0.0, HALVING * every
     now, scanned = 0.0, 0
-    reads, held, waited, began = 0, 0, 0.0, 0.0
+    absent, reads, held, waited, began = 0, 0, 0, 0.0, 0.0
     for i in range(len(draws)):
         now += step
         key = draws[i]
@@ -203,17 +178,13 @@ def _follow(
         # The tuple.
         period += step
         until -= step
-        counting = i >= warm
         if i == warm:
-            reads, waited, began = 0, 0.0, now
+            absent, reads, waited, began = 0, 0, 0.0, now
         waited += held * step
-        if counting:
-            asked[key] += 1
         if slot_of[key] >= 0:
             uses[slot_of[key]] += 1
         else:
-            if counting:
-                absent[key] += 1
+            absent += 1
             if how == LOOKUP:
                 due[tail], due_time[tail] = key, now + wait
                 tail += 1
@@ -239,4 +210,4 @@ def _follow(
                 threshold -= 1
             evicted, period = 0.0, 0.0
     elapsed = max(now - began, 1e-12)
-    return reads, waited / elapsed, elapsed
+    return absent, reads, waited / elapsed, elapsed
