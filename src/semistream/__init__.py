@@ -3,7 +3,7 @@
 Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
-      ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
+      ->  shedding/  what can wait  ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.errors import MissingDependencyError, SemistreamError
 from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
+from semistream.shedding import Shedding
 
 if TYPE_CHECKING:
     from semistream.spark.enrich import enrich, metrics_of
@@ -24,6 +25,7 @@ __all__ = [
     "Master",
     "MetricsListener",
     "SemistreamError",
+    "Shedding",
     "build_master",
     "enrich",
     "explained",
