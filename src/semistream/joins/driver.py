@@ -25,6 +25,7 @@ class Driver:
     ordered: Ordered | None = None
     follow: bool = False  # the master's newest version, for tuples that arrive from then on
     resume: Snapshot | None = None
+    first: pa.RecordBatch | None = None  # of the stream, which had to be looked at; the source has the others
     rest: Tuples | None = None  # arrived, but not offered yet
     first_number: int = 0  # of the batch that `rest` is of
 
@@ -60,7 +61,7 @@ class Driver:
         """Run to the end of the stream; the answers of a step must be taken before the next one."""
         if self.resume is not None:
             yield from self.resumed(self.resume)
-        for batch in self.source:
+        for batch in self._batches():
             if self.follow:
                 yield from self._follow()
             self.stats.tuples += len(batch)
@@ -74,9 +75,16 @@ class Driver:
     def snapshot(self) -> Snapshot:
         """Every tuple that has arrived and is not answered, between two steps."""
         waiting = self.opened.join.snapshot()
-        if self.rest is None or not len(self.rest):
-            return waiting
-        return waiting.followed_by(self.shape.tuples_of(self.shape.some(self.rest, _first(len(self.rest)))))
+        if self.rest is not None and len(self.rest):
+            rest = self.shape.some(self.rest, _first(len(self.rest)))
+            waiting = waiting.followed_by(self.shape.tuples_of(rest))
+        return waiting if self.first is None else waiting.followed_by(self.first)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self.first is not None:
+            first, self.first = self.first, None
+            yield first
+        yield from self.source
 
     def arrive(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take a batch's tuples, to be offered; give those among them that have no key and so match nothing."""

@@ -156,12 +156,13 @@ def join(
     snapshot = None if resume is None else Snapshot.from_arrow(resume)
     if snapshot is not None:
         check_resume(snapshot, shed_to)
-    stream = source if first is None else _chained(first, source)
-    driver = Driver(open_join(opening), stream, ordered, follow=versions == "newest", resume=snapshot)
+    driver = Driver(
+        open_join(opening), source, ordered, follow=versions == "newest", resume=snapshot, first=first
+    )
     if arrivals is None:
         return JoinedStream(output, driver, driver.steps())
     try:
-        paced = paced_driver(driver, stream, arrivals, asked, shed_to)
+        paced = paced_driver(driver, source, arrivals, asked, shed_to)
     except BaseException:
         driver.opened.close()
         raise
@@ -173,11 +174,6 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InvalidInputError(
             f"{name}={value!r}", found="no such choice", hint=f"Choose {' or '.join(map(repr, choices))}."
         )
-
-
-def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def string_bytes_of(shape: JoinShape, batch: pa.RecordBatch | None) -> float:

@@ -267,7 +267,7 @@ class PacedDriver:
         """
         waiting = self.driver.snapshot()
         away = [] if self.store is None else self.store.unwritten()
-        coming = self.backlog.coming()
+        coming = [] if self.backlog.coming is None else [self.backlog.coming]
         if self.estimator is not None:
             coming = [_weighed(batch, 1.0) for batch in coming]
         for batch in [*self.backlog.held, *away, *coming]:

@@ -45,7 +45,8 @@ def paced_driver(
         unique = is_unique(driver.opened.opening.master)
         estimator = Estimator(shedding.summed, shedding.confidence, one_row_each=unique)
     added = pa.float64().bit_width // 8 if estimator is not None else 0  # the weight
-    return PacedDriver(driver, Backlog(stream, arrivals, half, added), shedding, store, estimator)
+    first, driver.first = driver.first, None
+    return PacedDriver(driver, Backlog(stream, arrivals, half, added, first), shedding, store, estimator)
 
 
 def check_shedding(

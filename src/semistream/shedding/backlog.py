@@ -31,6 +31,7 @@ class Backlog:
     clock: ArrivalClock
     limit_bytes: int
     added_bytes: int = 0  # to each tuple, as it arrives
+    coming: pa.RecordBatch | None = None  # handed over by the source, from the first tuple that was not taken
     arrived: int = 0  # by the last look at the clock
     taken: int = 0  # from the source
     ended: bool = False  # the source has no more
@@ -38,7 +39,6 @@ class Backlog:
     held_rows: int = 0
     held_bytes: int = 0
     given_bytes: int = 0  # of the batch that was given last: the join has it until it asks for another
-    _coming: pa.RecordBatch | None = None  # of the source, from the first tuple that was not taken
 
     @property
     def due(self) -> int:
@@ -92,7 +92,7 @@ class Backlog:
                 return None
             count //= 2
         self.taken += count
-        self._coming = coming.slice(count) if count < len(coming) else None
+        self.coming = coming.slice(count) if count < len(coming) else None
         return coming.slice(0, count)
 
     def give(self, room: int) -> pa.RecordBatch | None:
@@ -132,15 +132,11 @@ class Backlog:
             after -= len(arrived)
             yield arrived
 
-    def coming(self) -> list[pa.RecordBatch]:
-        """What the source has handed over and nobody has taken."""
-        return [] if self._coming is None else [self._coming]
-
     def _peek(self) -> pa.RecordBatch | None:
-        while self._coming is None and not self.ended:
+        while self.coming is None and not self.ended:
             batch = next(self.source, None)
             if batch is None:
                 self.ended = True
             elif len(batch):
-                self._coming = batch
-        return self._coming
+                self.coming = batch
+        return self.coming
