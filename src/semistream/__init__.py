@@ -3,12 +3,14 @@
 Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
-      ->  shedding/  what can wait  ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
+      ->  shedding/  what can wait  ->  joins/  how it matches  ->  cost/  what we expect  ->  spark/  where it runs
+      ->  cli/
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from semistream.cost import Calibration, Tuning, calibrate, tune
 from semistream.errors import MissingDependencyError, SemistreamError
 from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
@@ -21,17 +23,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "Calibration",
     "JoinedStream",
     "Master",
     "MetricsListener",
     "SemistreamError",
     "Shedding",
+    "Tuning",
     "build_master",
+    "calibrate",
     "enrich",
     "explained",
     "join",
     "metrics_of",
     "open_master",
+    "tune",
 ]
 
 _ON_SPARK = ("MetricsListener", "enrich", "explained", "metrics_of")

@@ -49,11 +49,13 @@ class JoinStats:
     front_hits: int = 0  # tuples answered by rows in memory, without waiting
     advances: int = 0  # disk accesses
     pages: int = 0  # read in them
-    probes: int = 0  # of waiting tuples by master rows
+    probes: int = 0  # of waiting tuples by master rows, or of a page's rows by a tuple
+    front_probes: int = 0  # of rows in memory by tuples
     admitted: int = 0  # tuples that had to wait
     cached: int = 0  # keys taken into the front stage
     evicted: int = 0  # and out of it
     versions: int = 0  # of the master that were moved on to
+    retuned: int = 0  # times that the join was, while running
     waiting: int = 0  # arrived, and neither answered nor shed nor dropped
     shed: int = 0  # put away, to be answered later
     dropped: int = 0  # never to be answered

@@ -86,6 +86,7 @@ class FrontStage:
             behind, count = self.behind.offer(some.select(absent))
             taken = int(absent[count]) if count < len(absent) else taken
         known = known[:taken]
+        self.stats.front_probes += taken
         self.recorder.used(known, full=self.hot.table.room == 0)
         # Hot rows answer first: the join behind may read, and what it reads may take the places of those found here.
         return chain(self.hot.answer(some.select(slice(0, taken)), known), behind), taken
@@ -93,6 +94,7 @@ class FrontStage:
     def answer_known(self, tuples: Tuples) -> tuple[Answers, I64]:
         """Answer who meets a hot row; give which do not, none of whom is taken."""
         known = self.hot.find(tuples)
+        self.stats.front_probes += len(tuples)
         self.recorder.used(known, full=self.hot.table.room == 0)
         return self.hot.answer(tuples, known), np.flatnonzero(known < 0)
 

@@ -19,6 +19,7 @@ from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
 from semistream.joins.paced import PacedDriver
 from semistream.joins.paced_opening import STREAM_SHARE, check_resume, check_shedding, paced_driver
+from semistream.joins.planning import planned, retuner_for
 from semistream.joins.reader import index_bytes
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
@@ -90,6 +91,7 @@ def join(
     shed_to: str | Path | None = None,
     arrivals: ArrivalClock | None = None,
     disk: str = "direct",
+    tuning: Literal["once", "dynamic"] = "once",
     settings: Settings | None = None,
 ) -> JoinedStream:
     """Join a stream with a master inside a byte budget.
@@ -111,6 +113,7 @@ def join(
         shed_to: A directory of its own, where shed tuples wait until the load falls.
         arrivals: Tells how much of the stream has arrived; without it tuples are taken when there is room for them.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
+        tuning: "dynamic" watches a stream whose skew or rate drifts, and tunes the join anew while it runs.
         settings: Parameters of the algorithm, for experiments.
 
     Returns:
@@ -119,9 +122,10 @@ def join(
     check_algorithm(algorithm)
     _check_choice("order", order, ("any", "stream"))
     _check_choice("versions", versions, ("pinned", "newest"))
+    _check_choice("tuning", tuning, ("once", "dynamic"))
     memory_bytes = parse_bytes(memory, name="memory")
     asked = Shedding.of(shedding)
-    check_shedding(asked, shed_to, arrivals, order=order, versions=versions)
+    check_shedding(asked, shed_to, arrivals, order=order, versions=versions, tuning=tuning)
     source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
     first = next((batch for batch in source if len(batch)), None)
     schema = first.schema if first is not None else getattr(batches, "schema", None)
@@ -157,7 +161,13 @@ def join(
     if snapshot is not None:
         check_resume(snapshot, shed_to)
     driver = Driver(
-        open_join(opening), source, ordered, follow=versions == "newest", resume=snapshot, first=first
+        open_join(planned(opening, first)),
+        source,
+        ordered,
+        follow=versions == "newest",
+        retune=retuner_for(opening) if tuning == "dynamic" else None,
+        resume=snapshot,
+        first=first,
     )
     if arrivals is None:
         return JoinedStream(output, driver, driver.steps())

@@ -56,6 +56,7 @@ def check_shedding(
     *,
     order: str,
     versions: str,
+    tuning: str,
 ) -> None:
     """Refuse what cannot be done together."""
     asked = f"shedding={shedding.strategy!r}"
@@ -86,6 +87,12 @@ def check_shedding(
             f"versions={versions!r} with arrivals=",
             found="tuples that may come back when their version is long gone",
             hint='Use versions="pinned".',
+        )
+    if arrivals is not None and tuning != "once":
+        raise InvalidInputError(
+            f"tuning={tuning!r} with arrivals=",
+            found="a join that is drained to be tuned, while tuples arrive",
+            hint='Use tuning="once".',
         )
 
 
