@@ -207,7 +207,7 @@ class PacedDriver:
         if self.estimator is None:
             return kept
         self.estimator.sampled(len(batch), len(kept), 1 / share)
-        return weighed(kept, 1 / share)
+        return _weighed(kept, 1 / share)
 
     def _put_away(self, batch: pa.RecordBatch) -> None:
         if self.stats.shedding is not None:
@@ -269,7 +269,7 @@ class PacedDriver:
         away = [] if self.store is None else self.store.unwritten()
         coming = [] if self.backlog.coming is None else [self.backlog.coming]
         if self.estimator is not None:
-            coming = [weighed(batch, 1.0) for batch in coming]
+            coming = [_weighed(batch, 1.0) for batch in coming]
         for batch in [*self.backlog.held, *away, *coming]:
             waiting = waiting.followed_by(batch)
         shed = "" if self.store is None else self.store.mark()
@@ -282,6 +282,5 @@ def _estimated(answers: Answers, estimator: Estimator) -> Answers:
         yield batch
 
 
-def weighed(batch: pa.RecordBatch, weight: float) -> pa.RecordBatch:
-    """Tuples with a weight each."""
+def _weighed(batch: pa.RecordBatch, weight: float) -> pa.RecordBatch:
     return batch.append_column(WEIGHT_COLUMN, pa.array(np.full(len(batch), weight)))
