@@ -3,7 +3,7 @@
 Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
-      ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
+      ->  joins/  how it matches  ->  spark/  where it runs  ->  pipeline/  end to end  ->  cli/
 """
 
 from importlib import import_module
@@ -14,6 +14,7 @@ from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
 
 if TYPE_CHECKING:
+    from semistream.pipeline import Pipeline
     from semistream.spark.enrich import enrich, metrics_of
     from semistream.spark.errors import explained
     from semistream.spark.listener import MetricsListener
@@ -23,6 +24,7 @@ __all__ = [
     "JoinedStream",
     "Master",
     "MetricsListener",
+    "Pipeline",
     "SemistreamError",
     "build_master",
     "enrich",
@@ -32,7 +34,7 @@ __all__ = [
     "open_master",
 ]
 
-_ON_SPARK = ("MetricsListener", "enrich", "explained", "metrics_of")
+_ON_SPARK = ("MetricsListener", "Pipeline", "enrich", "explained", "metrics_of")
 
 
 def __getattr__(name: str) -> Any:
@@ -40,7 +42,9 @@ def __getattr__(name: str) -> Any:
     if name not in _ON_SPARK:
         raise AttributeError(f"module 'semistream' has no attribute {name!r}")
     try:
-        return getattr(import_module("semistream.spark"), name)
+        return getattr(
+            import_module("semistream.pipeline" if name == "Pipeline" else "semistream.spark"), name
+        )
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(("pyspark", "pandas")):
             raise
