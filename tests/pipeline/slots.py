@@ -18,6 +18,7 @@ from semistream.pipeline.spool import Spool, Written
 from semistream.pipeline.tasks import canonical
 from semistream.pipeline.waiting import KINDS, Form
 from semistream.spark.metrics import BatchId, Place
+from semistream.spark.softstate import digest_of
 from semistream.spark.types import for_spark
 from semistream.spark.worker import Step, Task
 
@@ -39,7 +40,7 @@ def hold_of(
     columns = [name for name in master.schema.names if name not in master.key]
     columns += [master.key[0]] if retry_s is not None else []
     step = Step(
-        uid=f"{algorithm}-{how}-{memory}-{parallel}-{master.path}",
+        uid=digest_of((algorithm, how, memory, parallel, delay_s, retry_s, master.path))[:32],
         label="held",
         master=master,
         on={"c0": master.key[0]},
@@ -85,7 +86,11 @@ class Held:
 
     def batch(self, arrived: pa.Table, master: Master, *, after_s: float = 1.0, drain: bool = False) -> Tally:
         self.now_us += int(after_s * SECOND)
-        route = Route.to(self.hold.step, self.hold.form.aged, master, most=self.slots, scans=self.hold.scans)
+        hold = self.hold
+        share = 1 / hold.cycles if hold.cycles else min(1.0, after_s * SECOND / max(hold.delay_us, 1))
+        route = Route.to(
+            hold.step, hold.form.aged, master, most=self.slots, scan_share=share if hold.scans else None
+        )
         folder = self.folder / f"{self.number}"
         spool = Spool(folder, "in")
         for batch in arrived.to_batches():
@@ -100,9 +105,7 @@ class Held:
             route=route,
             version=master.version,
             now_us=self.now_us,
-            share=1 / self.hold.cycles
-            if self.hold.cycles
-            else min(1.0, after_s * SECOND / max(self.hold.delay_us, 1)),
+            share=share,
             drain=drain,
             ledger=tuple((f.kind, f.slot, str(before / f.name)) for f in self.files if f.kind in KINDS),
             arrived=files,

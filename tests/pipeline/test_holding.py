@@ -17,7 +17,8 @@ from semistream.pipeline.routing import Route
 
 ALGORITHMS = [name for name in ss.ALGORITHMS if name != "auto"]
 LOOKING_UP = [name for name in ALGORITHMS if name not in (*SCANNING, "in-memory")]
-PAGE = 512
+PAGE = 4096
+PADDING = "." * 300  # a dozen rows a page
 
 
 def stream(first: int, count: int, keys: int) -> pa.Table:
@@ -37,7 +38,10 @@ def rows(keys: int, *, text: str = "value", first: int = 0) -> pa.Table:
     """Every third key twice."""
     numbers = [k for k in range(first, keys) for _ in range(2 if k % 3 == 0 else 1)]
     return pa.table(
-        {"k": pa.array(numbers, pa.int64()), "v": [f"{text} {k} {i}" for i, k in enumerate(numbers)]}
+        {
+            "k": pa.array(numbers, pa.int64()),
+            "v": [f"{text} {k} {i} {PADDING}" for i, k in enumerate(numbers)],
+        }
     )
 
 
@@ -56,10 +60,10 @@ def wanted(tuples: pa.Table, table: pa.Table, how: str = "left") -> Counter:
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_tuple_is_answered_once(tmp_path, algorithm, how, slots):
-    table = rows(600)
+    table = rows(2000)
     master = master_of(tmp_path / "master", table)
-    held = Held(hold_of(master, algorithm, how=how, delay_s=4, cycles=4), tmp_path, slots)
-    parts = [stream(i * 500, 500, 600) for i in range(6)]
+    held = Held(hold_of(master, algorithm, how=how, delay_s=4, cycles=4, memory=3_000_000), tmp_path, slots)
+    parts = [stream(i * 500, 500, 2000) for i in range(6)]
     waited = 0
     for part in parts:
         held.batch(part, master)
@@ -133,7 +137,7 @@ def test_look_ups_wait_so_that_reads_are_shared(tmp_path):
         assert held.total.answered == 100
         return held.total.pages
 
-    assert pages(0.001) == 10 * pages(50)
+    assert pages(0) == 10 * pages(50)
 
 
 @pytest.mark.parametrize("algorithm", ["meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin"])
@@ -154,10 +158,10 @@ def test_a_window_that_is_too_small_lets_the_rest_wait_outside(tmp_path, algorit
 @pytest.mark.parametrize("algorithm", ["meshjoin", "hybridjoin", "chybridjoin", "cmeshjoin"])
 def test_a_master_that_changes_while_tuples_wait(tmp_path, algorithm, slots):
     """Who has begun with a version is finished with it; nobody meets half of one and half of another."""
-    tables = [rows(700, text=f"version {i}") for i in range(4)]
+    tables = [rows(1500, text=f"version {i}") for i in range(4)]
     master = master_of(tmp_path / "master", tables[0])
-    held = Held(hold_of(master, algorithm, delay_s=6, cycles=6), tmp_path, slots)
-    parts = [stream(i * 300, 300, 700) for i in range(8)]
+    held = Held(hold_of(master, algorithm, delay_s=6, cycles=3), tmp_path, slots)
+    parts = [stream(i * 300, 300, 1500) for i in range(8)]
     for number, part in enumerate(parts):
         if number % 2:
             master = ss.build_master(
@@ -223,7 +227,7 @@ def test_whatever_comes(tmp_path_factory, data):
     names = [*SCANNING] if layout == "heap" else ALGORITHMS
     algorithm = data.draw(st.sampled_from(names), "algorithm")
     how = data.draw(st.sampled_from(["inner", "left"]), "how")
-    keys = data.draw(st.integers(1, 400), "keys")
+    keys = data.draw(st.integers(1, 1500), "keys")
     memory = data.draw(st.sampled_from([60_000, 200_000, 1_000_000]), "memory")
     if algorithm == "in-memory":
         memory = 5_000_000
@@ -261,13 +265,14 @@ def rows_of_master(master: ss.Master) -> pa.Table:
 
 def test_no_cut_goes_through_a_key(tmp_path):
     """A key whose rows fill many pages is in one slot, wherever the cut would have been."""
-    table = pa.table({"k": pa.array([5] * 3000 + list(range(6, 100)), pa.int64()), "v": ["x"] * 3094})
+    table = pa.table({"k": pa.array([5] * 1600 + list(range(6, 1500)), pa.int64()), "v": [PADDING] * 3094})
     master = ss.build_master(table, tmp_path / "master", key="k", page_bytes=PAGE)
     hold = hold_of(master, "meshjoin", delay_s=1)
-    route = Route.to(hold.step, hold.form.aged, master, most=4, scans=True)
-    assert route.parts is None or all(not master.index.goes_on(first) for first, _ in route.parts)
+    route = Route.to(hold.step, hold.form.aged, master, most=4, scan_share=1.0)
+    assert route.slots > 1
+    assert all(not master.index.goes_on(first) for first, _ in route.parts)
     held = Held(hold, tmp_path, 4)
-    part = pa.table([[5, 6, 99, 4], [0, 1, 2, 3], ["", "a", "b", "c"]], schema=STREAM)
+    part = pa.table([[5, 6, 1499, 4], [0, 1, 2, 3], ["", "a", "b", "c"]], schema=STREAM)
     held.batch(part, master, drain=True)
     assert held.answered == wanted(part, table)
     assert rows_of(table).total() == 3094

@@ -92,14 +92,13 @@ class MeshJoin:
             yield from waiting.miss(waiting.window.oldest(self.pending))
             return
         # Line 2: read b pages, but none that the oldest tuple has met, and none over the master's end.
-        left = self.pages - (self.read - self.entered[0][0])
-        pages = self._next(self.position)[:left][: self.most]
+        pages = self._wanted(self.position, self.read)
         if not len(pages):
             return
         position = (self.position + len(pages)) % self.pages
         if self.most is not None:
             self.most -= len(pages)
-        loaded = waiting.reader.load(pages, then=self._next(position)[: self.most])
+        loaded = waiting.reader.load(pages, then=self._wanted(position, self.read + len(pages)))
         self.stats.advances += 1
         self.stats.pages += len(pages)
         # Lines 9 and 10: join the pages' rows with the window.
@@ -125,6 +124,13 @@ class MeshJoin:
         while self.entered and self.entered[0][0] <= self.read - self.pages:
             count += self.entered.popleft()[1]
         return count
+
+    def _wanted(self, position: int, read: int) -> I64:
+        """The pages of an iteration that begins there, when so many have been read: only those that are left for the oldest."""
+        left = next(
+            (self.pages - (read - entry) for entry, _ in self.entered if read - entry < self.pages), 0
+        )
+        return self._next(position)[:left][: self.most]
 
     def _next(self, position: int) -> I64:
         """The b pages from a position on, as far as the master and the disk buffer go."""

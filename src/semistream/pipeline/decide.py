@@ -106,26 +106,32 @@ class _Run:
         if step.follows:  # the first run of a micro-batch pins the newest; it is no other in a second one
             version = pin(step.master.storage, self.query, self.batch)
         master = self.decider.master(hold, version)
-        route = Route.to(step, hold.form.aged, master, most=self.decider.slots, scans=hold.scans)
+        share = self._share(hold)
+        route = Route.to(
+            step, hold.form.aged, master, most=self.decider.slots, scan_share=share if hold.scans else None
+        )
         return Work(
             hold=hold,
             route=route,
             version=version,
             now_us=self.now_us,
-            share=self._share(hold),
+            share=share,
             drain=self.drain,
-            ledger=tuple(
-                (file.kind, file.slot, self.before.path(file))
-                for file in (self.before.of_kind(*KINDS) if self.before is not None else ())
-                if file.stage == self._stage_before(hold)
-            ),
+            ledger=self._who_waits(hold),
             arrived={},
         )
 
-    def _stage_before(self, hold: Hold) -> int:
-        """Its number in the last micro-batch: the pipeline may have been changed since, but not what waits."""
-        labels = self.before.labels if self.before is not None else ()
-        return labels.index(hold.label) if hold.label in labels else -1
+    def _who_waits(self, hold: Hold) -> tuple[tuple[str, int, str], ...]:
+        """The files of those who wait at an enrichment: found by its name, the others may have changed."""
+        before = self.before
+        if before is None or hold.label not in before.labels:
+            return ()
+        number = before.labels.index(hold.label)
+        return tuple(
+            (file.kind, file.slot, before.path(file))
+            for file in before.of_kind(*KINDS)
+            if file.stage == number
+        )
 
     def _share(self, hold: Hold) -> float:
         """Of the master, that a scan reads in this micro-batch."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.errors import InvalidInputError, StoreError
+from semistream.pipeline.config import PipelineConfig
 from semistream.pipeline.spool import Written
 from semistream.pipeline.waiting import KINDS, REASONS
 
@@ -232,8 +233,6 @@ def who_waits(outcome: Outcome) -> list[Waiting]:
 
 def ledger_at(path: str | os.PathLike[str]) -> Ledger:
     """The ledger of a pipeline's file, or in a folder: its state, or the ledger itself."""
-    from semistream.pipeline.config import PipelineConfig
-
     place = Path(path)
     if place.is_file():
         place = PipelineConfig.from_file(place).state

@@ -37,13 +37,16 @@ class Route:
     parts: tuple[tuple[int, int], ...] | None = None  # the pages of each slot
 
     @staticmethod
-    def to(step: Step, stream: pa.Schema, master: Master, *, most: int, scans: bool) -> Route:
-        """As many slots as may be, up to `most`."""
-        most = max(1, min(most, master.pages // _LEAST_PAGES))
+    def to(step: Step, stream: pa.Schema, master: Master, *, most: int, scan_share: float | None) -> Route:
+        """As many slots as may be, up to `most`. `scan_share` is what a scan reads of the master in a micro-batch."""
+        scans = scan_share is not None
+        # Every slot rounds its share up to a whole page: together by no more than a twentieth.
+        least = max(_LEAST_PAGES, 20 / scan_share) if scan_share else _LEAST_PAGES
+        most = max(1, min(most, int(master.pages / least)))
         separators = master.index.separators if master.layout == "key" and most > 1 else None
         if not isinstance(separators, NarrowKeys):
             return Route(step, stream, 1 if scans else most)
-        cuts = []
+        cuts: list[int] = []
         for slot in range(1, most):
             page = master.pages * slot // most
             while master.index.goes_on(page):
@@ -83,8 +86,8 @@ class Route:
         if self.splits is not None:
             slots = np.searchsorted(np.array(self.splits, dtype=np.uint64), codes, side="right")
         else:
-            slots = ((codes * _MIX) >> np.uint64(33)) % np.uint64(self.slots)
-        found[valid.to_numpy(zero_copy_only=False)] = slots.astype(np.int64)
+            slots = (((codes * _MIX) >> np.uint64(33)) % np.uint64(self.slots)).astype(np.int64)
+        found[valid.to_numpy(zero_copy_only=False)] = slots
         return found
 
     def split(self, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:

@@ -75,6 +75,7 @@ class Spool:
         """Everything that was written."""
         with _told(self.folder):
             for writer in self._writers.values():
+                writer.flush()
                 writer.writer.close()
         return [
             Written(kind, stage, slot, writer.name, writer.rows, *writer.ages)
@@ -88,6 +89,8 @@ class _Open:
     name: str
     rows: int = 0
     ages: tuple[int, int] = (0, 0)
+    held: list[pa.RecordBatch] = field(default_factory=list)  # until they are worth a group of rows
+    held_rows: int = 0
 
     @staticmethod
     def new(folder: Path, kind: str, stage: int, slot: int, task: str, schema: pa.Schema) -> _Open:
@@ -101,9 +104,17 @@ class _Open:
         return _Open(opened, name)
 
     def add(self, batch: pa.RecordBatch, ages: tuple[int, int]) -> None:
-        self.writer.write_batch(batch)
         self.ages = ages if not self.rows else (min(self.ages[0], ages[0]), min(self.ages[1], ages[1]))
         self.rows += len(batch)
+        self.held.append(batch)
+        self.held_rows += len(batch)
+        if self.held_rows >= _BATCH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.held:
+            self.writer.write_batch(pa.concat_batches(self.held))
+        self.held, self.held_rows = [], 0
 
 
 def read_arrived(paths: list[str]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ class DuckDBSink:
     @staticmethod
     def open(path: str, table: str, schema: pa.Schema) -> DuckDBSink:
         """The table, made if there is none."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         sink = DuckDBSink(path, table)
         with sink._connected() as connection:
             connection.register("semistream_empty", schema.empty_table())
