@@ -116,12 +116,13 @@ def test_a_signal_ends_it_between_two_micro_batches(example, number, on_stop, ca
     accounts = end["enrichments"]["products"]
     assert accounts["arrived"] == accounts["answered"] + accounts["waiting"]
     found = pq.read_table(sorted((example / "sales").glob("*.parquet")))
-    assert len(found) == len(set(found["sale_id"].to_pylist())) == accounts["answered"]
-    assert sum(batch["rows"] for batch in batches) == accounts["answered"]
+    assert sum(batch["rows"] for batch in batches) == len(found) == len(set(found["sale_id"].to_pylist()))
     if on_stop == "drain":
         assert end["ledger"] == "the ledger is empty"
-    else:
+        assert len(found) == accounts["answered"]
+    else:  # a scan puts a row out when it meets it, and lets the tuple go when it has met every page
         assert accounts["waiting"] > 0
+        assert accounts["answered"] <= len(found) <= accounts["arrived"]
         assert end["ledger"].startswith(f"the ledger keeps {accounts['waiting']:,} tuples")
     assert main(["ledger", "show", "--json", str(example / "sales.toml")]) == 0
     shown = json.loads(capsys.readouterr().out)

@@ -39,7 +39,7 @@ def start(file: Path, *how: str) -> tuple[int, str]:
         start_new_session=True,
     ) as child:
         try:
-            said, _ = child.communicate(timeout=120)
+            said, _ = child.communicate(timeout=400)
         finally:
             # A driver that was killed leaves its JVM, which notices, and workers: let none of them meet the next life.
             with contextlib.suppress(ProcessLookupError):
@@ -103,7 +103,7 @@ def test_a_few_kills(tmp_path):
         ("driver", "end", "1"),
         ("worker", "holding", "1"),
     ]
-    campaign(tmp_path, kills, config, files=8)
+    campaign(tmp_path, kills, config, files=5)
 
 
 SINKS = ("delta", "duckdb", "parquet")

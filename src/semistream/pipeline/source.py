@@ -14,7 +14,8 @@ from semistream.spark import workload_source
 
 def open_source(spark: SparkSession, config: SourceConfig, ledger: Ledger) -> DataFrame:
     """The streaming DataFrame; a format that Spark does not know is told with what to do."""
-    workload_source.register(spark)
+    if config.format == workload_source.FORMAT:
+        workload_source.register(spark)
     heartbeat.register(spark)
     reader = spark.readStream.format(config.format).options(**config.options)
     try:
