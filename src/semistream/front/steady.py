@@ -148,7 +148,8 @@ def _follow(
                 queued[due[head]] = False
                 if how == LOOKUP:  # as many of this key as look up together
                     waiting[first] = 0
-                    for j in range(head, min(head + together, tail)):
+                    begin = head - head % together
+                    for j in range(begin, min(begin + together, tail)):
                         waiting[first] += due[j] == first
                 head = (head + 1) % room
             if last < first:
