@@ -75,7 +75,14 @@ def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(maste
     assert best.rate_per_s >= 0.97 * found
 
 
-@pytest.mark.parametrize("name", ["meshjoin", "hybridjoin", "x-hybridjoin"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meshjoin",
+        pytest.param("hybridjoin", marks=pytest.mark.long),
+        pytest.param("x-hybridjoin", marks=pytest.mark.long),
+    ],
+)
 def test_least_memory_for_a_rate_reaches_it_and_less_does_not(master, name):
     wanted = ss.tune(name, master, memory=900_000, skew=1.0, disk=DISK).rate_per_s
     found = ss.tune(name, master, rate=wanted, skew=1.0, disk=DISK)

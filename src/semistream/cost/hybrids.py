@@ -26,6 +26,7 @@ from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
 
 _HALVINGS = 200
+_NOTHING = 1e-12  # of the stream
 _GULP = 0.03  # of the window, leaving at once: from there on the queue is followed
 
 
@@ -110,6 +111,9 @@ def x_hybrid(case: Case) -> Loop:
     share = (
         case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
     )
+    if blocks.total <= _NOTHING:  # all of the master is pinned
+        tuples = float(case.division.window_tuples)
+        return Loop(tuples=tuples, io_s=0.0, probes=pinned_rows, waited=tuples, front_share=1.0)
     tuples = finished_per_read(blocks, case.division.window_tuples, share)
     k_rows = case.page_rows * block_pages(case)
     # One advance reads `together` blocks, and the pinned rows probe once for all of them.
@@ -136,7 +140,7 @@ def behind(case: Case, ranks: Ranks, *, front_probes: bool = False) -> Loop:
 
 
 def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
-    if blocks.total <= 1e-12:  # all of the master is in memory
+    if blocks.total <= _NOTHING:  # all of the master is in memory
         return Loop(tuples=1.0, io_s=0.0, front_probes=1.0, front_share=1.0)
     tuples = finished_per_read(blocks, case.division.window_tuples)
     return iteration(case, tuples, blocks.total, front_probes=front_probes)

@@ -32,7 +32,7 @@ from semistream.master import Master
 _FRONT = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybridjoin")
 _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin")
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
-_REFINEMENTS = 3
+_REFINEMENTS = {1: 4, 2: 2}  # by how many parameters there are
 _ROUGH_PLACES = 1 << 8  # enough to compare settings with
 
 
@@ -222,10 +222,10 @@ def ask(
 def best_rate(question: Question, memory_bytes: int) -> Point:
     """The point of the highest rate within a memory."""
     axes = _axes(question, memory_bytes)
-    at = [np.linspace(0.0, 1.0, 5 if len(axes) > 1 else 9) for _ in axes]
+    at = [np.linspace(0.0, 1.0, 5 if len(axes) > 1 else 17) for _ in axes]
     width = np.array([values[1] - values[0] for values in at])
     best: tuple[Point, tuple[float, ...]] | None = None
-    for _ in range(_REFINEMENTS + 1):
+    for _ in range(_REFINEMENTS.get(len(axes), 0) + 1):
         best = _best_of(question, memory_bytes, axes, product(*at), best)
         if best is None:
             question.case(memory_bytes, _least(question))  # says what the least memory is
@@ -336,7 +336,7 @@ def _curve(question: Question, best: Point) -> Iterator[Point]:
     """The disk buffer from far too small to far too large, then the share of the hot rows; the rest as it is."""
     settings, page = best.settings, question.master.page_bytes
     if settings.disk_buffer:
-        for factor in 2.0 ** np.arange(-4, 5):
+        for factor in 2.0 ** np.arange(-3, 4):
             pages = max(1, round(settings.disk_buffer * factor / page))
             changed = replace(settings, disk_buffer=pages * page)
             if question.algorithm in _BLOCKS and question.parallel == 1:
@@ -345,7 +345,7 @@ def _curve(question: Question, best: Point) -> Iterator[Point]:
             if found is not None:
                 yield found
     if settings.front_share is not None:
-        for share in np.linspace(0.05, 0.9, 9):
+        for share in np.linspace(0.1, 0.9, 5):
             found = question.point(
                 best.memory_bytes, replace(settings, front_share=float(share)), small_places=_ROUGH_PLACES
             )

@@ -15,7 +15,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 _TURNS = 6  # windows' worth of tuples, measured
 _WARM = 4
-_LEAST_TUPLES = 200_000
+_LEAST_TUPLES = 600_000
 _LEAST_SHARE = 0.005
 _SEED = 2013
 
