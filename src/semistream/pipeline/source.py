@@ -24,10 +24,10 @@ def open_source(spark: SparkSession, config: SourceConfig, ledger: Ledger) -> Da
         stream = reader.load() if config.path is None else reader.load(config.path)
         columns = stream.schema.fields
     except Exception as error:  # PySpark has several for this
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidInputError(
-            f'source.format = "{config.format}"', found=said[0], hint=_hint(said[0])
-        ) from error
+        said = str(error)
+        lines = said.strip().splitlines() or [type(error).__name__]
+        told = next((line[line.index("[") :] for line in lines if "[" in line), lines[0])  # Spark's own words
+        raise InvalidInputError(f'source.format = "{config.format}"', found=told, hint=_hint(said)) from error
     beats = spark.readStream.format(heartbeat.FORMAT).option("path", str(ledger.heartbeat)).load()
     # It is always there, though few need it: Spark cannot go on with a checkpoint when a source is added or taken away.
     return stream.union(
