@@ -3,12 +3,13 @@
 Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
-      ->  joins/  how it matches  ->  spark/  where it runs  ->  cli/
+      ->  joins/  how it matches  ->  cost/  what we expect  ->  spark/  where it runs  ->  cli/
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from semistream.cost import Calibration, Tuning, calibrate, tune
 from semistream.errors import MissingDependencyError, SemistreamError
 from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
@@ -20,16 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "Calibration",
     "JoinedStream",
     "Master",
     "MetricsListener",
     "SemistreamError",
+    "Tuning",
     "build_master",
+    "calibrate",
     "enrich",
     "explained",
     "join",
     "metrics_of",
     "open_master",
+    "tune",
 ]
 
 _ON_SPARK = ("MetricsListener", "enrich", "explained", "metrics_of")

@@ -14,7 +14,7 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numpy.typing import NDArray
 
-_WITHOUT_KERNELS = ("spark", "pipeline", "experiments", "cli")
+_WITHOUT_KERNELS = ("cost", "spark", "pipeline", "experiments", "cli")
 F = TypeVar("F", bound=Callable[..., object])
 
 

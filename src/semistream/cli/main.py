@@ -12,7 +12,7 @@ try:
     from rich.console import Console
     from rich.markup import escape
 
-    from semistream.cli import demo, master, reproduce
+    from semistream.cli import demo, master, reproduce, tune
 except ModuleNotFoundError as error:
     if error.name != "rich":
         raise
@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     master.add_commands(commands)
+    tune.add_commands(commands)
     demo.add_command(commands)
     reproduce.add_command(commands)
     chosen = parser.parse_args(arguments)

@@ -47,7 +47,8 @@ class JoinStats:
     front_hits: int = 0  # tuples answered by rows in memory, without waiting
     advances: int = 0  # disk accesses
     pages: int = 0  # read in them
-    probes: int = 0  # of waiting tuples by master rows
+    probes: int = 0  # of waiting tuples by master rows, or of a page's rows by a tuple
+    front_probes: int = 0  # of rows in memory by tuples
     admitted: int = 0  # tuples that had to wait
     cached: int = 0  # keys taken into the front stage
     evicted: int = 0  # and out of it

@@ -85,6 +85,7 @@ class FrontStage:
             behind, count = self.behind.offer(some.select(absent))
             taken = int(absent[count]) if count < len(absent) else taken
         known = known[:taken]
+        self.stats.front_probes += taken
         self.recorder.used(known, full=self.hot.table.room == 0)
         # Hot rows answer first: the join behind may read, and what it reads may take the places of those found here.
         return chain(self.hot.answer(some.select(slice(0, taken)), known), behind), taken

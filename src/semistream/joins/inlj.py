@@ -89,6 +89,7 @@ class IndexNestedLoopJoin:
             loaded = waiting.reader.load(pages)
             self.stats.advances += 1
             self.stats.pages += len(pages)
+            self.stats.probes += len(slots)
             first = loaded.found.first_row
             ends = np.cumsum(counts)
             found_slots, found_rows = waiting.own_rows(loaded, slots, first[ends - counts], first[ends])

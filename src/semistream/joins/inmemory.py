@@ -57,6 +57,7 @@ class InMemoryJoin:
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Answer the tuples."""
         first = self.hot.find(tuples)
+        self.stats.front_probes += len(tuples)
         return chain(self.hot.answer(tuples, first), self._missed(tuples, np.flatnonzero(first < 0))), len(
             tuples
         )

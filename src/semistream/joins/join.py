@@ -16,6 +16,7 @@ from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
+from semistream.joins.planning import planned
 from semistream.joins.reader import index_bytes
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
@@ -136,7 +137,7 @@ def join(
         ordered_bytes=ordered.limit_bytes if ordered is not None else 0,
     )
     driver = Driver(
-        open_join(opening),
+        open_join(planned(opening, first)),
         source if first is None else _chained(first, source),
         ordered,
         follow=versions == "newest",

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
-from semistream.front import BYTES_PER_ROW, SKETCH_BYTES_PER_ROW, FrequencyRecorder
+from semistream.front import FrequencyRecorder
 from semistream.joins.base import Join, JoinStats
+from semistream.joins.division import disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
 from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
 from semistream.joins.hybridjoin import HybridJoin
@@ -36,13 +38,6 @@ from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
 from semistream.master import Master
 from semistream.memory.budget import Budget
-from semistream.memory.rowtable import RowTable
-
-_SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
-_BLOCK_BUFFER = 8 << 20  # two halves
-_FRONT_SHARE = 0.35
-_PINNED_SHARE = 0.25
-_LOOKUP_FRONT_SHARE = 0.97  # there is no window; what is left is for rounding
 
 
 @dataclass(frozen=True)
@@ -58,6 +53,7 @@ class Opening:
     settings: Settings
     reserve_bytes: int = 0  # left free, for the index of a larger version
     ordered_bytes: int = 0  # for answers that wait for their turn
+    why: str = ""  # this algorithm, where it was chosen
 
     @property
     def name(self) -> str:
@@ -124,7 +120,8 @@ def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:
     """Put an algorithm together; `stats` go on counting where there are some."""
     stats = JoinStats() if stats is None else stats
     stats.budget_bytes = opening.memory_bytes
-    stats.plan = f"{opening.name} within {format_bytes(opening.memory_bytes)}"
+    why = f": {opening.why}" if opening.why else ""
+    stats.plan = f"{opening.name} within {format_bytes(opening.memory_bytes)}{why}"
     _check(opening)
     budget = Budget(opening.memory_bytes - opening.reserve_bytes)
     parts = _Parts(opening, budget, stats)
@@ -224,32 +221,19 @@ class _Parts:
         return stage
 
     def _reader(self) -> MasterReader:
-        scanning = self.name in (*SCANNING, "in-memory")
-        default = min(_SCAN_BUFFER, self.budget.total_bytes // 5)
-        if not scanning:
-            default = min(_BLOCK_BUFFER, self.budget.total_bytes // 8)
         self.budget.take("index", index_bytes(self.master), who=self.name)
-        # A simulated disk's time passes in turn: there reading ahead would change nothing but the counts.
-        ahead = self.opening.disk_kind in ("direct", "buffered") and (
-            scanning or (self.name not in ("inlj", "cinlj", BATCH_LOOKUP) and self.settings.parallel > 1)
-        )
         return MasterReader.open(
             self.master,
             self.shape,
             self.disk,
             self.budget,
-            self.settings.disk_buffer or default,
+            disk_buffer_bytes(self.name, self.budget.total_bytes, self.settings),
             who=self.name,
-            halves=2 if ahead else 1,
+            halves=2 if reads_ahead(self.name, self.opening.disk_kind, self.settings) else 1,
         )
 
     def _pinned_reader(self) -> MasterReader:
-        share = self.settings.front_share if self.settings.front_share is not None else _PINNED_SHARE
-        most = min(
-            share * self.budget.total_bytes, 0.75 * self.budget.left_bytes
-        )  # the window needs some too
-        pages = max(1, int(most) // self.master.page_bytes)
-        size = min(pages, max(self.master.pages, 1)) * self.master.page_bytes
+        size = pinned_bytes(self.master, self.budget.total_bytes, self.budget.left_bytes, self.settings)
         return MasterReader.open(
             self.master, self.shape, self.disk, self.budget, size, who=self.name, name="pinned pages"
         )
@@ -272,22 +256,14 @@ class _Parts:
         return self._hybrid(waiting)
 
     def _front(self, reader: MasterReader) -> tuple[HotRows, FrequencyRecorder] | None:
-        default = _LOOKUP_FRONT_SHARE if self.name == BATCH_LOOKUP else _FRONT_SHARE
-        share = self.settings.front_share if self.settings.front_share is not None else default
-        nbytes = int(share * self.budget.left_bytes)
-        if nbytes <= 0:
-            return None
-        heap = _heap_bytes_per_row(reader)
-        layout = RowTable.layout(HotRows.leaves(self.shape))
-        sketched = self.name == BATCH_LOOKUP
-        recorder_bytes = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if sketched else 0)
-        rows = RowTable.capacity_for(layout, nbytes, heap)
-        rows = RowTable.capacity_for(layout, nbytes - recorder_bytes * rows, heap)
+        heap = heap_bytes_per_row(reader)
+        rows = front_rows(self.name, self.shape, self.budget.left_bytes, heap, self.settings)
         if rows < 1:
             return None
         hot = HotRows.allocate(
             self.shape, self.budget, self.stats, rows, heap, name="front stage", who=self.name
         )
+        sketched = self.name == BATCH_LOOKUP
         return hot, FrequencyRecorder.allocate(self.budget, rows, sketched=sketched, who=self.name)
 
 
@@ -318,12 +294,22 @@ def _per_step(opening: Opening, waiting: Waiting) -> int | None:
     return -(-waiting.window.capacity // iterations)
 
 
-def _heap_bytes_per_row(reader: MasterReader) -> float:
+def heap_bytes_per_row(reader: MasterReader) -> float:
     """What the strings of a master row take, from a first read."""
     loaded = _first_pages(reader)
     if loaded is None or not loaded.found.rows:
         return 0.0
     return HotRows.string_bytes(loaded) / loaded.found.rows
+
+
+def heap_bytes_of(master: Master, shape: JoinShape) -> float:
+    """The same, without a join: from the first page."""
+    if not any(leaf.is_varying for leaf in HotRows.leaves(shape)) or not master.pages:
+        return 0.0
+    budget = Budget(1 << 40)
+    with closing(master.open_disk("buffered")) as disk:
+        reader = MasterReader.open(master, shape, disk, budget, master.page_bytes, who="a look at the master")
+        return heap_bytes_per_row(reader)
 
 
 def _first_pages(reader: MasterReader) -> Loaded | None:

@@ -99,7 +99,7 @@ class PageFinder:
             )
         if master.key_index is None:
             return PageFinder(master, stats, None, None)
-        size = _INDEX_PAGES_AT_ONCE * max(master.page_bytes, master.key_index.index.max_page_bytes)
+        size = index_buffer_bytes(master)
         budget.take("index buffer", size, who=who)
         return PageFinder(master, stats, master.key_index.open_disk(disk_kind), aligned_buffer(size)[:size])
 
@@ -180,6 +180,13 @@ class PageFinder:
         """Close the index's disk."""
         if self.index_disk is not None:
             self.index_disk.close()
+
+
+def index_buffer_bytes(master: Master) -> int:
+    """Of the buffer for index pages, where the index is not in memory."""
+    if master.key_index is None:
+        return 0
+    return _INDEX_PAGES_AT_ONCE * max(master.page_bytes, master.key_index.index.max_page_bytes)
 
 
 def is_unique(master: Master) -> bool:

@@ -106,10 +106,8 @@ class MasterReader:
         name: str = "disk buffer",
     ) -> MasterReader:
         """Take the disk buffer, of so many bytes in all, out of the budget."""
-        pages = max(1, buffer_bytes // halves // max(master.page_bytes, 1))
-        size = max(pages * master.page_bytes, master.index.max_page_bytes)
+        size, rows = buffer_sizes(master, buffer_bytes, halves)
         budget.take(name, halves * size, who=who)
-        rows = max(1, size // master.page_bytes) * master.index.max_page_rows
         codes = tuple(budget.array(name, rows, "u8", who=who) for _ in range(halves))
         key = pa.schema([master.schema.field(column) for column in master.key])
         return MasterReader(
@@ -210,6 +208,13 @@ class MasterReader:
         codes = room[: found.rows] if found.rows <= len(room) else np.empty(found.rows, dtype=np.uint64)
         narrow_codes(found, self.key, codec, codes)
         return NarrowKeys(codes)
+
+
+def buffer_sizes(master: Master, buffer_bytes: int, halves: int) -> tuple[int, int]:
+    """Of each half of a disk buffer: its bytes, and how many rows their pages may have."""
+    pages = max(1, buffer_bytes // halves // max(master.page_bytes, 1))
+    size = max(pages * master.page_bytes, master.index.max_page_bytes)
+    return size, max(1, size // master.page_bytes) * master.index.max_page_rows
 
 
 def index_bytes(master: Master) -> int:

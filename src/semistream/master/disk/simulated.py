@@ -68,9 +68,14 @@ class SimulatedDisk(CountingDisk):
 
 def batch_seconds(profile: DiskProfile, calls: Calls) -> float:
     """What a batch costs on a disk of this profile."""
+    return makespan(profile, calls.row(LENGTH), calls.row(SEEK))
+
+
+def makespan(profile: DiskProfile, lengths: NDArray[np.int64], seeks: NDArray[np.int64]) -> float:
+    """What calls of these lengths, given together, cost; `seeks` is 1 where the arm moves."""
     return _makespan(
-        calls.row(LENGTH),
-        calls.row(SEEK),
+        lengths,
+        seeks,
         profile.seek_s + profile.rotation_s,
         profile.call_s,
         profile.bytes_per_s,

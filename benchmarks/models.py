@@ -1,0 +1,169 @@
+"""How near is the predicted service rate to the measured one, on this machine's disk?
+
+    python models.py            the grid: six algorithms x three budgets x three skews, each as it is by default
+    python models.py tuner      the tuner's choice against a search over measured settings
+
+A master of a million rows of 120 bytes in 4 KiB pages on `direct` disk. The factors are measured first, in the same run. Every
+setting is warmed up, then measured for a while; the report shows the whole grid, with the worst cases first.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+
+import semistream as ss
+from data import ROOT, SEED
+from measure import Ratio, report
+from semistream.cost import Calibration, calibrate, case_of, predict
+from semistream.cost.tuner import Question, best_rate
+from semistream.joins.driver import Driver
+from semistream.joins.opening import Opening, open_join
+from semistream.joins.registry import SCANNING, Settings
+from semistream.joins.sides import shape_join
+from semistream.master import Master
+from semistream.workload import Workload, Zipf
+
+ROWS = 1_000_000
+ALGORITHMS = ("inlj", "meshjoin", "hybridjoin", "cinlj", "cmeshjoin", "chybridjoin")
+BUDGETS = (0.03, 0.06, 0.12)  # of the master
+SKEWS = (0.0, 0.5, 1.0)
+MEASURED_S = 1.5
+MOST_WARM_S = 12.0
+ON = {"product_id": "id"}
+
+
+def master_of_a_million() -> Master:
+    """Made once."""
+    path = ROOT / f"models-{ROWS}"
+    if not path.exists():
+        ids = np.arange(ROWS, dtype=np.int64)
+        table = pa.table({"id": ids, **{f"v{i}": ids * i for i in range(1, 15)}})
+        ss.build_master(table, path, key="id", page_bytes=4096)
+    return ss.open_master(path)
+
+
+def stream(skew: float) -> Iterator[pa.RecordBatch]:
+    """Without end: a part of it is made before, and goes round."""
+    sales = Workload(Zipf(ROWS, skew), seed=SEED)
+    batches = [sales.slice(i << 15, (i + 1) << 15) for i in range(128)]
+    while True:
+        yield from batches
+
+
+def measured(
+    algorithm: str, master: Master, skew: float, memory_bytes: int, settings: Settings, warm: int
+) -> float:
+    """Tuples a second, after the warm-up."""
+    shape = shape_join(next(stream(0.0)).schema, master, on=ON)
+    opened = open_join(Opening(algorithm, master, shape, memory_bytes, "direct", 0.0, settings))
+    try:
+        driver = Driver(opened, stream(skew))
+        began, begin, answered = time.perf_counter(), 0.0, 0
+        pages = master.pages if algorithm in SCANNING else 1
+        for answers in driver.run():
+            for _ in answers:
+                pass
+            now = time.perf_counter()
+            if not begin:
+                if driver.stats.answered >= warm or now - began > MOST_WARM_S:
+                    begin, answered, first = now, driver.stats.answered, driver.stats.pages
+            elif now - begin > MEASURED_S and driver.stats.pages - first >= pages:
+                return (driver.stats.answered - answered) / (now - begin)
+    finally:
+        opened.close()
+    raise AssertionError("the stream has no end")
+
+
+def prediction(
+    algorithm: str, master: Master, skew: float, memory_bytes: int, settings: Settings, costs: Calibration
+) -> tuple[float, int]:
+    """The predicted rate, and how many tuples warm the join up."""
+    shape = shape_join(next(stream(0.0)).schema, master, on=ON)
+    case = case_of(
+        algorithm,
+        master,
+        shape,
+        memory_bytes=memory_bytes,
+        settings=settings,
+        skew=skew,
+        disk_kind="direct",
+        disk=costs.disk,
+        prices=costs.prices,
+    )
+    loop = predict(case)
+    window, front = case.division.window_tuples, case.division.front_rows
+    return loop.rate_per_s(case), int(3 * window / max(1 - loop.front_share, 0.05)) + 60 * front
+
+
+def grid(master: Master, costs: Calibration) -> bool:
+    """Every setting once."""
+    rows = []
+    for algorithm, share, skew in product(ALGORITHMS, BUDGETS, SKEWS):
+        memory_bytes = int(share * 120 * ROWS)
+        expected, warm = prediction(algorithm, master, skew, memory_bytes, Settings(), costs)
+        found = measured(algorithm, master, skew, memory_bytes, Settings(), warm)
+        rows.append((abs(expected / found - 1), f"{algorithm}, {share:.0%}, skew {skew}", expected, found))
+        print(
+            f"  {rows[-1][1]:<32} predicted {expected:>12,.0f}   measured {found:>12,.0f}   {expected / found - 1:+.0%}",
+            flush=True,
+        )
+    rows.sort(reverse=True)
+    print("\nthe worst cases")
+    for off, what, expected, found in rows[:8]:
+        print(f"  {what:<32} {expected:>12,.0f} for {found:>12,.0f}: {off:.0%} off")
+    off = median(row[0] for row in rows)
+    print(
+        f"\n{len(rows)} settings; the median is {off:.1%} off, must be at most 20 %: {'reached' if off <= 0.2 else 'NOT REACHED'}"
+    )
+    figures = {what: [found] for _, what, _, found in rows} | {
+        f"{what}, predicted": [expected] for _, what, expected, _ in rows
+    }
+    report("models", figures, [], unit="tuples/s", seed=SEED)
+    return off <= 0.2
+
+
+def tuned(master: Master, costs: Calibration) -> bool:
+    """The tuner's choice, and the best of a grid around everything it may choose, all measured."""
+    shape = shape_join(next(stream(0.0)).schema, master, on=ON)
+    figures: dict[str, list[float]] = {}
+    ratios = []
+    for algorithm, skew in product(("meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin"), (0.3, 1.0)):
+        memory_bytes = int(0.06 * 120 * ROWS)
+        question = Question(algorithm, master, shape, skew, "direct", costs, 0.0, 0.0, Settings().parallel)
+        chosen = best_rate(question, memory_bytes).settings
+        shares = (0.2, 0.45, 0.7) if algorithm.startswith("c") else (None,)
+        others = [
+            replace(Settings(), disk_buffer=int(memory_bytes * part), front_share=share)
+            for part, share in product((0.03, 0.1, 0.25, 0.5), shares)
+        ]
+        rates = []
+        for settings in (chosen, *others):
+            _, warm = prediction(algorithm, master, skew, memory_bytes, settings, costs)
+            rates.append(measured(algorithm, master, skew, memory_bytes, settings, warm))
+        name = f"{algorithm}, skew {skew}"
+        figures[f"{name}, tuned"], figures[f"{name}, best found"] = [rates[0]], [max(rates)]
+        ratios.append(
+            Ratio(f"{name}: tuned / best found", f"{name}, tuned", f"{name}, best found", at_least=0.9)
+        )
+        print(f"  {name}: {chosen}", file=sys.stderr, flush=True)
+    return report("tuner", figures, ratios, unit="tuples/s", seed=SEED)
+
+
+def main() -> int:
+    """Measure the factors, then what they are for."""
+    master = master_of_a_million()
+    costs = calibrate(master, remember=False)
+    print(f"factors: {costs.prices}")
+    return 0 if (tuned if "tuner" in sys.argv else grid)(master, costs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""`semistream tune` and `semistream calibrate`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from semistream.config import format_bytes
+from semistream.cost import Calibration, Tuning, calibrate, tune
+from semistream.cost.disks import MeasuredCosts
+from semistream.cost.tuner import Point
+from semistream.errors import InvalidInputError, MissingDependencyError
+from semistream.joins.registry import SCANNING
+from semistream.master import Master, open_master
+
+_SAMPLE_ROWS = 200_000
+_TUNED = ("meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin")
+_BY_FREQUENCY = ("x-hybridjoin", "optimised-x-hybridjoin")
+
+
+def add_commands(commands: Any) -> None:
+    """Add both to the parser."""
+    parser = commands.add_parser("tune", help="recommend an algorithm and its parameters for a master")
+    parser.add_argument("master", help="the store")
+    parser.add_argument("--memory", help="the budget, such as 64MB: the best rate is looked for")
+    parser.add_argument("--rate", type=float, help="tuples a second: the least memory is looked for")
+    parser.add_argument("--sample", help="a Parquet file with tuples of the stream: its skew is estimated")
+    parser.add_argument("--skew", type=float, help="the exponent of Zipf's law, in place of a sample")
+    parser.add_argument(
+        "--on", help="stream=master key columns, separated by commas; the same names by default"
+    )
+    parser.add_argument("--algorithm", help="this one only")
+    parser.add_argument("--disk", default="direct", help="direct, buffered or a profile such as hdd-2007")
+    parser.add_argument(
+        "--plot", default="tune.png", help="where the picture goes (default: tune.png); '' for none"
+    )
+    parser.set_defaults(run=run_tune)
+
+    measure = commands.add_parser(
+        "calibrate", help="measure this machine and disk for the models (under 30 s)"
+    )
+    measure.add_argument(
+        "--master", help="a store on the disk in question; the temporary directory's by default"
+    )
+    measure.add_argument("--disk", default="direct", help="direct, buffered or a profile")
+    measure.set_defaults(run=run_calibrate)
+
+
+def run_tune(chosen: argparse.Namespace) -> int:
+    """Print a recommendation, and save the curves around it."""
+    master = open_master(chosen.master)
+    sample = pq.ParquetFile(chosen.sample).iter_batches(_SAMPLE_ROWS) if chosen.sample else None
+    first = next(sample, None) if sample is not None else None
+    names = [chosen.algorithm] if chosen.algorithm else _suitable(master)
+    found: list[Tuning] = []
+    refused: list[InvalidInputError] = []
+    for name in names:
+        try:
+            found.append(
+                tune(
+                    name,
+                    master,
+                    memory=chosen.memory,
+                    rate=chosen.rate,
+                    skew=chosen.skew,
+                    sample=first,
+                    on=_on(chosen.on),
+                    disk=chosen.disk,
+                )
+            )
+        except InvalidInputError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    found.sort(
+        key=lambda t: (t.memory_bytes, -t.rate_per_s) if chosen.rate else (-t.rate_per_s, t.memory_bytes)
+    )
+    _show(found)
+    if chosen.plot:
+        _plot(found, Path(chosen.plot))
+        Console().print(f"curves around each optimum: {chosen.plot}", highlight=False)
+    return 0
+
+
+def _suitable(master: Master) -> list[str]:
+    if master.layout == "heap":
+        return [name for name in _TUNED if name in SCANNING]
+    return [*_TUNED, *(_BY_FREQUENCY if master.layout == "frequency" else ())]
+
+
+def _on(words: str | None) -> dict[str, str] | None:
+    if not words:
+        return None
+    pairs = [word.strip().partition("=") for word in words.split(",")]
+    return {stream.strip(): (master or stream).strip() for stream, _, master in pairs}
+
+
+def _show(found: list[Tuning]) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None)
+    for column in ("algorithm", "memory", "disk buffer", "hot rows", "from memory", "tuples/s"):
+        table.add_column(column, justify="left" if column == "algorithm" else "right")
+    for tuning in found:
+        share = tuning.settings.front_share
+        table.add_row(
+            tuning.algorithm,
+            format_bytes(tuning.memory_bytes),
+            format_bytes(tuning.settings.disk_buffer) if tuning.settings.disk_buffer else "",
+            "" if share is None else f"{share:.0%}",
+            f"{tuning.front_share:.0%}",
+            f"{tuning.rate_per_s:,.0f}",
+        )
+    console.print(table)
+    console.print(f"use {found[0]}")
+
+
+def _plot(found: list[Tuning], path: Path) -> None:
+    try:
+        import matplotlib.figure
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "a picture of the curves",
+            found="no matplotlib",
+            hint="pip install 'semistream[demo]', or --plot ''.",
+        ) from error
+    figure = matplotlib.figure.Figure(figsize=(9, 3.6), layout="constrained")
+    buffer, share = figure.subplots(1, 2, sharey=True)
+    for tuning in found:
+        by_buffer = [p for p in tuning.curve if p.settings.front_share == tuning.settings.front_share]
+        by_share = [
+            p
+            for p in tuning.curve
+            if p.settings.disk_buffer == tuning.settings.disk_buffer and p.settings.front_share is not None
+        ]
+        _line(buffer, tuning.algorithm, by_buffer, lambda p: (p.settings.disk_buffer or 0) / 1e6)
+        _line(share, tuning.algorithm, by_share, lambda p: 100 * (p.settings.front_share or 0.0))
+    buffer.set(xscale="log", xlabel="disk buffer, MB", ylabel="predicted tuples/s", ylim=(0, None))
+    share.set(xlabel="% of the rest for hot rows")
+    buffer.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def _line(axes: Any, label: str, points: list[Point], x: Any) -> None:
+    if points:
+        points = sorted(points, key=x)
+        axes.plot([x(p) for p in points], [p.rate_per_s for p in points], marker=".", label=label)
+
+
+def run_calibrate(chosen: argparse.Namespace) -> int:
+    """Measure, and show what was found."""
+    began = time.perf_counter()
+    Console(stderr=True).print("measuring reads and the joins' steps ...")
+    found = calibrate(open_master(chosen.master) if chosen.master else None, disk=chosen.disk)
+    _show_calibration(found)
+    Console().print(f"took {time.perf_counter() - began:.1f} s; {found.origin}", highlight=False)
+    return 0
+
+
+def _show_calibration(found: Calibration) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None)
+    for column in ("factor", "what", "value", "spread"):
+        table.add_column(column, justify="left" if column in ("factor", "what") else "right")
+    prices = found.prices
+    rows = (
+        ("c_S", "read a tuple", prices.read_s),
+        ("c_A", "let it wait", prices.append_s),
+        ("c_H", "probe, a master row", prices.probe_s),
+        ("c_O", "put out a row", prices.output_s),
+        ("c_E", "let a tuple go", prices.remove_s),
+        ("step", "an iteration, beside", prices.step_s),
+    )
+    for name, what, seconds in rows:
+        spread = found.spread.get(name)
+        table.add_row(name, what, f"{seconds * 1e9:,.0f} ns", "" if spread is None else f"{spread:.0%}")
+    console.print(table)
+    if isinstance(found.disk, MeasuredCosts):
+        reads = Table(box=None)
+        for column in ("c_IO of a block of", "blocks together", "a read", "MB/s"):
+            reads.add_column(column, justify="right")
+        for size, count, seconds in found.disk.curve:
+            reads.add_row(
+                format_bytes(size),
+                f"{count}",
+                f"{seconds * 1e3:,.2f} ms",
+                f"{size * count / seconds / 1e6:,.0f}",
+            )
+        console.print(reads)

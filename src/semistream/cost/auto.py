@@ -1,0 +1,89 @@
+"""`algorithm="auto"`: the algorithm and its parameters from the models, the budget and the first tuples of the stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from semistream.config import format_bytes
+from semistream.cost.calibration import costs_of
+from semistream.cost.skew import estimated_skew
+from semistream.cost.tuner import Point, Question, best_rate
+from semistream.errors import InvalidInputError
+from semistream.joins.opening import Opening, heap_bytes_of
+from semistream.joins.planning import choose_with
+from semistream.joins.registry import SCANNING, Settings
+
+_USUAL_SKEW = 1.0  # of sales and clicks: until there are tuples enough to tell
+_CANDIDATES = ("chybridjoin", "cmeshjoin", "hybridjoin", "meshjoin", "optimised-x-hybridjoin", "x-hybridjoin")
+_BY_FREQUENCY = ("optimised-x-hybridjoin", "x-hybridjoin")
+
+
+def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
+    """The best algorithm for what is to be opened, tuned."""
+    if opening.settings.at_once:
+        return replace(opening, algorithm=opening.name)
+    skew, known = _skew(opening, sample)
+    found: dict[str, Point] = {}
+    for name in _CANDIDATES:
+        if _can(name, opening):
+            try:
+                found[name] = best_rate(_question(name, opening, skew), _memory(opening))
+            except InvalidInputError:  # the budget is too small for this one
+                continue
+    if not found:
+        return replace(opening, algorithm=opening.name)  # which says what the least memory is
+    best, *others = sorted(found, key=lambda name: -found[name].rate_per_s)
+    settings = found[best].settings
+    why = [f"keys look like Zipf {skew:.2f}" if known else f"Zipf {skew:.0f} assumed"]
+    if settings.disk_buffer:
+        why.append(f"disk buffer {format_bytes(settings.disk_buffer)}")
+    if settings.front_share is not None:
+        why.append(f"{settings.front_share:.0%} of the rest for hot rows")
+    if others:
+        faster = found[best].rate_per_s / found[others[0]].rate_per_s
+        why.append(f"{others[0]} would reach {1 / faster:.0%} of it")
+    return replace(opening, algorithm=best, settings=settings, why="; ".join(why))
+
+
+def _can(name: str, opening: Opening) -> bool:
+    """Whether an algorithm can do what is asked at all."""
+    layout = opening.master.layout
+    if name in SCANNING:
+        return True
+    if layout == "heap" or opening.shape.condition is not None or not opening.shape.is_keyed:
+        return False
+    return layout == "frequency" or name not in _BY_FREQUENCY
+
+
+def _memory(opening: Opening) -> int:
+    return opening.memory_bytes - opening.reserve_bytes - opening.ordered_bytes
+
+
+def _skew(opening: Opening, sample: pa.RecordBatch | None) -> tuple[float, bool]:
+    if sample is None or not opening.shape.is_keyed:
+        return _USUAL_SKEW, False
+    tuples, _ = opening.shape.keyed(sample)
+    try:
+        return round(estimated_skew(tuples.codes, opening.master.rows), 2), True
+    except InvalidInputError:
+        return _USUAL_SKEW, False
+
+
+def _question(name: str, opening: Opening, skew: float) -> Question:
+    simulated = opening.disk_kind not in ("direct", "buffered")
+    return Question(
+        name,
+        opening.master,
+        opening.shape,
+        skew,
+        opening.disk_kind,
+        costs_of(opening.master, opening.disk_kind),
+        heap_bytes_of(opening.master, opening.shape),
+        opening.heap_bytes,
+        1 if simulated else Settings().parallel,
+    )
+
+
+choose_with(choose)

@@ -1,0 +1,71 @@
+"""What a model is asked about, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semistream.cost.disks import DiskCosts
+from semistream.cost.popularity import Ranks
+from semistream.cost.prices import Prices
+from semistream.joins.division import Division
+from semistream.joins.registry import Settings
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm with its parts, a master and a stream. The papers' symbols are beside the fields."""
+
+    algorithm: str
+    division: Division  # b, l, h_R, h_S
+    settings: Settings
+    master_rows: int  # R_t
+    pages: int  # N_R
+    page_bytes: int  # v_P
+    files: int  # that the pages are in: a scan seeks once in each
+    layout: str
+    index_page_bytes: int  # of an index on disk; 0 where it is in memory
+    skew: float
+    disk: DiskCosts  # c_IO
+    prices: Prices  # c_H, c_O, c_E, c_S, c_A
+    overlapped: bool  # reading and joining go on side by side
+
+    @property
+    def page_rows(self) -> float:
+        """v_P / v_R."""
+        return self.master_rows / max(self.pages, 1)
+
+    @property
+    def ranks(self) -> Ranks:
+        """How popular each key is."""
+        return Ranks.of(self.master_rows, self.skew)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One iteration in steady state: what it does, for how many tuples."""
+
+    tuples: float  # w: finished
+    io_s: float
+    probes: float = 0.0  # of the window by master rows
+    front_probes: float = 0.0  # of rows in memory by tuples
+    waited: float = 0.0  # of the tuples
+    front_share: float = 0.0  # of the tuples, answered in memory
+    steps: float = 0.0  # reads that are waited for, with what each costs beside
+
+    def cpu_seconds(self, prices: Prices) -> float:
+        """All that is not reading; every tuple gives one row."""
+        return (
+            self.tuples * (prices.read_s + prices.output_s)
+            + (self.probes + self.front_probes) * prices.probe_s
+            + self.waited * (prices.append_s + prices.remove_s)
+            + self.steps * prices.step_s
+        )
+
+    def seconds(self, case: Case) -> float:
+        """c_loop."""
+        cpu = self.cpu_seconds(case.prices)
+        return max(self.io_s, cpu) if case.overlapped else self.io_s + cpu
+
+    def rate_per_s(self, case: Case) -> float:
+        """The service rate, mu."""
+        return self.tuples / self.seconds(case)

@@ -1,0 +1,153 @@
+"""HYBRIDJOIN and its descendants (X-HYBRID eqs. 2 and 5, OPT-X eq. 2).
+
+    HYBRIDJOIN                c_IO(k) + k_T c_H         + w (c_O + c_E + c_S + c_A)
+    X-HYBRIDJOIN              c_IO(k) + (k_T + l_T) c_H + w (c_O + c_E + c_S + c_A)
+    Optimised X-HYBRIDJOIN    c_IO(k) + k_T c_H + (w_N + w_S) c_H + w (c_O + c_S) + w_S (c_E + c_A)
+
+All of them hang on w, the tuples that one iteration finishes.
+
+Where the papers are wrong or loose: they take w from a window filled afresh, as h_S times the chance of the block that is
+read, with the blocks weighed by a power law that holds only near its middle (OPT-X) or scaled by (1 - p) once too often
+(X-HYBRID eq. 9). But who waits is not a fresh sample: tuples of popular blocks have just been taken out. So here time is
+counted in tuples that arrive. A block with chance q that nobody waits for is asked for after 1/q tuples on average; the
+tuple that asks then needs T more to become the oldest, when the block is read and the 1 + q T tuples that have come for it
+leave together. T is the same for all blocks, and is found from the window being full:
+
+    sum over blocks of q T (1 + q T / 2) / (1 + q T) = h_S          reads per tuple = sum of q / (1 + q T)          w = 1 / that
+
+Where one block alone has a good part of the waiting tuples, T is not the same for all, since that block's leaving lets so many in
+at once; then the queue itself is followed (memory/turnover.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistream.cost.case import Case, Loop
+from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
+from semistream.memory import turnover
+
+_HALVINGS = 200
+_GULP = 0.03  # of the window, leaving at once: from there on the queue is followed
+
+
+def waiting(blocks: Blocks, time: float) -> float:
+    """Tuples that wait on average when the oldest has waited for `time`."""
+    asked = blocks.chance * time
+    return float(blocks.count @ (asked * (1 + asked / 2) / (1 + asked)))
+
+
+def tuples_per_read(blocks: Blocks, time: float) -> float:
+    """w: tuples that arrive, and so are finished, per block read."""
+    return 1.0 / float(blocks.count @ (blocks.chance / (1 + blocks.chance * time)))
+
+
+def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0) -> float:
+    """T, in tuples, for a window of so many.
+
+    `share_beside` of the stream enters the window too, but leaves at the end of the iteration: X-HYBRIDJOIN's pinned rows.
+    """
+    low, high = 0.0, 1.0
+    while _held(blocks, high, share_beside) < window and high < 1e18:
+        high *= 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _held(blocks, middle, share_beside) < window else (low, middle)
+        if high - low < 1e-9 * high:
+            break
+    return (low + high) / 2
+
+
+def finished_per_read(blocks: Blocks, window: float, share_beside: float = 0.0) -> float:
+    """W, by the averages where they hold."""
+    time = time_in_window(blocks, window, share_beside)
+    if float(blocks.chance.max()) * time < _GULP * window:
+        return tuples_per_read(blocks, time)
+    return turnover.tuples_per_read(blocks.chance, blocks.count, int(window), share_beside)
+
+
+def _held(blocks: Blocks, time: float, share_beside: float) -> float:
+    beside = share_beside * tuples_per_read(blocks, time) if share_beside else 0.0
+    return waiting(blocks, time) + beside
+
+
+def blocks_of(case: Case, ranks: Ranks, skip_rows: float = 0.0) -> Blocks:
+    """The blocks that are read, by how often they are asked for."""
+    rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    return by_rank(ranks, rows, skip_rows) if case.layout == "frequency" else scattered(ranks, rows)
+
+
+def read_s(case: Case) -> float:
+    """c_IO(k), with the index page that names the block where the index is on disk."""
+    pages = min(case.settings.block_pages, case.division.pages_at_once)
+    together = blocks_at_once(case)
+    index = (
+        case.disk.random_s(together, case.index_page_bytes, case.index_page_bytes)
+        if case.index_page_bytes
+        else 0
+    )
+    return (case.disk.random_s(together, pages * case.page_bytes, case.page_bytes) + index) / together
+
+
+def blocks_at_once(case: Case) -> int:
+    """Blocks that the oldest tuples choose together: 1 is the papers'."""
+    pages = min(case.settings.block_pages, case.division.pages_at_once)
+    return max(1, min(case.settings.parallel, case.division.pages_at_once // pages))
+
+
+def hybrid(case: Case) -> Loop:
+    """HYBRIDJOIN."""
+    return behind(case, case.ranks)
+
+
+def x_hybrid(case: Case) -> Loop:
+    """X-HYBRIDJOIN: l_T pinned rows probe the window in every iteration."""
+    pinned_rows = min(case.division.pinned_pages, case.pages) * case.page_rows
+    blocks = blocks_of(case, case.ranks, pinned_rows)
+    share = (
+        case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
+    )
+    tuples = finished_per_read(blocks, case.division.window_tuples, share)
+    k_rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    # One advance reads `together` blocks, and the pinned rows probe once for all of them.
+    return Loop(
+        tuples=tuples,
+        io_s=read_s(case),
+        probes=k_rows + pinned_rows / blocks_at_once(case),
+        waited=tuples,
+        front_share=share,
+        steps=1 / blocks_at_once(case),
+    )
+
+
+def optimised(case: Case) -> Loop:
+    """Optimised X-HYBRIDJOIN: the first rows of the master answer before the window is entered."""
+    rows = min(case.division.front_rows, case.master_rows)
+    blocks = blocks_of(case, case.ranks, rows)
+    return _looked_up(case, blocks, front_probes=True)
+
+
+def behind(case: Case, ranks: Ranks, *, front_probes: bool = False) -> Loop:
+    """HYBRIDJOIN for the part of the stream that a front stage lets through."""
+    return _looked_up(case, blocks_of(case, ranks), front_probes=front_probes)
+
+
+def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
+    if blocks.total <= 1e-12:  # all of the master is in memory
+        return Loop(tuples=1.0, io_s=0.0, front_probes=1.0, front_share=1.0)
+    tuples = finished_per_read(blocks, case.division.window_tuples)
+    k_rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    return Loop(
+        tuples=tuples,
+        io_s=read_s(case),
+        probes=k_rows,
+        front_probes=tuples if front_probes else 0.0,
+        waited=tuples * blocks.total,
+        front_share=1.0 - blocks.total,
+        steps=1 / blocks_at_once(case),
+    )
+
+
+def mean_wait(case: Case, ranks: Ranks) -> float:
+    """T for a stream of which a front stage lets `ranks` through."""
+    return float(np.asarray(time_in_window(blocks_of(case, ranks), case.division.window_tuples)))

@@ -1,0 +1,122 @@
+"""How often keys, and blocks of the master, are asked for: Zipf's law of any exponent, summed exactly.
+
+The papers treat exponent 1 alone and take its sums as integrals; here ranks are summed one by one up to a million, and by
+Euler's and Maclaurin's formula beyond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semistream.workload.zipf import zipf_mass
+
+F64 = NDArray[np.float64]
+_ONE_BY_ONE = 1 << 20  # ranks that are kept apart
+_APART = 1 << 12  # blocks, the most popular, that are kept apart
+_GROUPS = 1 << 12  # that the others are put together into
+_SEED = 20071
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The chances of keys, the most popular first: one by one, then all the others with the chance they have on average."""
+
+    chance: F64  # of each of the first keys
+    others: int  # how many more there are
+    other_chance: float  # of each of them
+
+    @staticmethod
+    def of(rows: int, skew: float) -> Ranks:
+        """Of Zipf's law over the rows of a master."""
+        return _ranks(rows, float(skew))
+
+    def top(self, count: float) -> float:
+        """The share of the stream that asks for the `count` most popular keys."""
+        whole = min(int(count), len(self.chance))
+        share = float(self.chance[:whole].sum())
+        beyond = min(max(count - len(self.chance), 0.0), self.others)
+        return share + beyond * self.other_chance
+
+    def thinned(self, kept: F64, other_kept: float) -> Ranks:
+        """The keys that go on to the join behind a front stage: each with so much of its chance."""
+        return Ranks(self.chance * kept, self.others, self.other_chance * other_kept)
+
+    @property
+    def total(self) -> float:
+        """The share of the stream that this is."""
+        return float(self.chance.sum()) + self.others * self.other_chance
+
+
+@lru_cache(maxsize=16)
+def _ranks(rows: int, skew: float) -> Ranks:
+    mass = zipf_mass(rows, skew) if rows else 1.0
+    head = min(rows, _ONE_BY_ONE)
+    chance = np.arange(1, head + 1, dtype=np.float64) ** -skew / mass
+    others = rows - head
+    return Ranks(chance, others, (1.0 - float(chance.sum())) / others if others else 0.0)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of the master by the chance that a tuple asks for one; alike ones are put together."""
+
+    chance: F64
+    count: F64
+
+    @property
+    def total(self) -> float:
+        """The share of the stream that asks for any of them."""
+        return float(self.chance @ self.count)
+
+
+def scattered(ranks: Ranks, block_rows: float) -> Blocks:
+    """Of a master whose order has nothing to do with popularity: rows fall into blocks at random."""
+    rows = len(ranks.chance) + ranks.others
+    blocks = max(1, round(rows / block_rows))
+    generator = np.random.default_rng(_SEED)
+    if ranks.others:
+        places = generator.integers(0, blocks, len(ranks.chance))
+    else:
+        places = generator.permutation(rows) * blocks // rows
+    even = ranks.others * ranks.other_chance / blocks
+    used, inverse = (
+        (np.arange(blocks), places) if blocks <= 4 * rows else np.unique(places, return_inverse=True)
+    )
+    chance = np.bincount(inverse, weights=ranks.chance, minlength=len(used)) + even
+    count = np.ones(len(chance))
+    if blocks > len(chance):
+        chance, count = np.append(chance, even), np.append(count, blocks - len(chance))
+    return _grouped(chance, count)
+
+
+def by_rank(ranks: Ranks, block_rows: float, skip_rows: float = 0.0) -> Blocks:
+    """Of a master in the order of popularity, without the rows that are always in memory."""
+    rows = len(ranks.chance) + ranks.others
+    blocks = max(1, round(rows / block_rows))
+    first = int(skip_rows // block_rows)
+    near = np.arange(first, min(first + _APART, blocks) + 1, dtype=np.float64)
+    far = np.geomspace(near[-1], blocks, _GROUPS) if near[-1] < blocks else np.empty(0)
+    edges = np.unique(np.concatenate([near, np.round(far)]))
+    below = np.concatenate([[0.0], np.cumsum(ranks.chance)])
+    at = np.maximum(edges * rows / blocks, skip_rows)
+    inside = np.interp(np.minimum(at, len(ranks.chance)), np.arange(len(below)), below)
+    share = np.diff(inside + np.maximum(at - len(ranks.chance), 0.0) * ranks.other_chance)
+    count = np.diff(edges)
+    return Blocks(share / np.maximum(count, 1), count)
+
+
+def _grouped(chance: F64, count: F64) -> Blocks:
+    """The most popular ones apart, the others in groups of alike ones."""
+    order = np.argsort(-chance, kind="stable")
+    chance, count = chance[order], count[order]
+    if len(chance) <= _APART + _GROUPS:
+        return Blocks(chance, count)
+    starts = np.unique(
+        np.concatenate([np.arange(_APART), np.geomspace(_APART, len(chance) - 1, _GROUPS).astype(np.int64)])
+    )
+    total = np.add.reduceat(count, starts)
+    return Blocks(np.add.reduceat(chance * count, starts) / total, total)

@@ -1,0 +1,125 @@
+"""How an algorithm divides its memory: opening a join and predicting its cost go by the same rules.
+
+In the order in which the parts are taken: ordered output, index buffer, index, disk buffer, pinned pages or front stage, and
+the window gets what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semistream.config import format_bytes
+from semistream.errors import InvalidInputError
+from semistream.front import BYTES_PER_ROW, SKETCH_BYTES_PER_ROW
+from semistream.joins.hotrows import HotRows
+from semistream.joins.pagefinder import index_buffer_bytes
+from semistream.joins.reader import buffer_sizes, index_bytes
+from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings
+from semistream.joins.sides import JoinShape
+from semistream.master import Master
+from semistream.memory.rowtable import RowTable
+from semistream.memory.window import Window
+
+_SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
+_BLOCK_BUFFER = 8 << 20  # two halves
+_FRONT_SHARE = 0.35
+_PINNED_SHARE = 0.25
+_LOOKUP_FRONT_SHARE = 0.97  # there is no window; what is left is for rounding
+
+
+def reads_ahead(name: str, disk_kind: str, settings: Settings) -> bool:
+    """Whether pages are read while others are joined.
+
+    A simulated disk's time passes in turn: there it would change nothing but the counts.
+    """
+    blocks = name not in ("inlj", "cinlj", BATCH_LOOKUP) and settings.parallel > 1
+    return disk_kind in ("direct", "buffered") and (name in (*SCANNING, "in-memory") or blocks)
+
+
+def disk_buffer_bytes(name: str, total_bytes: int, settings: Settings) -> int:
+    """Of both halves, where there are two."""
+    if settings.disk_buffer:
+        return settings.disk_buffer
+    if name in (*SCANNING, "in-memory"):
+        return min(_SCAN_BUFFER, total_bytes // 5)
+    return min(_BLOCK_BUFFER, total_bytes // 8)
+
+
+def pinned_bytes(master: Master, total_bytes: int, left_bytes: int, settings: Settings) -> int:
+    """X-HYBRIDJOIN's pages that are never swapped."""
+    share = settings.front_share if settings.front_share is not None else _PINNED_SHARE
+    most = min(share * total_bytes, 0.75 * left_bytes)  # the window needs some too
+    pages = max(1, int(most) // master.page_bytes)
+    return min(pages, max(master.pages, 1)) * master.page_bytes
+
+
+def front_rows(name: str, shape: JoinShape, left_bytes: int, heap_bytes: float, settings: Settings) -> int:
+    """Rows that the front stage has room for; `heap_bytes` are of the strings of a row."""
+    default = _LOOKUP_FRONT_SHARE if name == BATCH_LOOKUP else _FRONT_SHARE
+    nbytes = int((settings.front_share if settings.front_share is not None else default) * left_bytes)
+    if nbytes <= 0:
+        return 0
+    layout = RowTable.layout(HotRows.leaves(shape))
+    recorder = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0)
+    rows = RowTable.capacity_for(layout, nbytes, heap_bytes)
+    return RowTable.capacity_for(layout, nbytes - recorder * rows, heap_bytes)
+
+
+@dataclass(frozen=True)
+class Division:
+    """What an algorithm has to work with."""
+
+    pages_at_once: int  # b: that one read may bring
+    pinned_pages: int  # l
+    front_rows: int  # h_R
+    window_tuples: int  # h_S
+    total_bytes: int
+    disk_buffer_bytes: int
+
+
+def divide(
+    name: str,
+    master: Master,
+    shape: JoinShape,
+    *,
+    memory_bytes: int,
+    disk_kind: str,
+    settings: Settings,
+    row_heap_bytes: float,
+    tuple_heap_bytes: float,
+) -> Division:
+    """The parts that `open_join` would give, without opening anything."""
+    left = memory_bytes
+    if name in LOOKING_UP:
+        left -= index_buffer_bytes(master)
+    left -= index_bytes(master)
+    halves = 2 if reads_ahead(name, disk_kind, settings) else 1
+    size, rows = buffer_sizes(master, disk_buffer_bytes(name, memory_bytes, settings), halves)
+    disk_bytes = halves * (size + 8 * rows)
+    left -= disk_bytes
+    pinned = front = 0
+    if name == "x-hybridjoin":
+        nbytes, rows = buffer_sizes(master, pinned_bytes(master, memory_bytes, left, settings), 1)
+        pinned = nbytes // master.page_bytes
+        left -= nbytes + 8 * rows
+    elif name in FRONTED and shape.is_keyed:
+        front = front_rows(name, shape, left, row_heap_bytes, settings)
+        if front:
+            layout = RowTable.layout(HotRows.leaves(shape))
+            recorder = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0)
+            left -= RowTable.bytes_for(layout, front, row_heap_bytes) + recorder * front
+    window = 0
+    if name not in ("in-memory", BATCH_LOOKUP):
+        window = Window.capacity_for(Window.layout(shape.window_leaves), max(left, 0), tuple_heap_bytes)
+        if window < 1:
+            least = (
+                memory_bytes
+                - left
+                + Window.bytes_for(Window.layout(shape.window_leaves), 1, tuple_heap_bytes)
+            )
+            raise InvalidInputError(
+                f"{name} within {format_bytes(memory_bytes)}",
+                found="no room for a single waiting tuple",
+                hint=f"Raise memory= to at least {format_bytes(least)}.",
+            )
+    return Division(max(1, size // master.page_bytes), pinned, front, window, memory_bytes, disk_bytes)

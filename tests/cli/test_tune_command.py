@@ -1,0 +1,65 @@
+"""`semistream tune` and `semistream calibrate`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cost.simulated import master_of, stream_of
+
+from semistream.cli.main import main
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tune")
+    master_of(folder / "master", ROWS, "key", 1.0)
+    pq.write_table(pa.Table.from_batches([next(stream_of(ROWS, 1.0, 20_000))]), folder / "sample.parquet")
+    return folder
+
+
+def test_a_recommendation_with_a_table_and_a_picture(folder, tmp_path, capsys):
+    picture = tmp_path / "curves.png"
+    words = ["tune", str(folder / "master"), "--memory", "500KB", "--sample", str(folder / "sample.parquet")]
+    assert main([*words, "--on", "product_id=id", "--disk", "hdd-2007", "--plot", str(picture)]) == 0
+    out = capsys.readouterr().out
+    for name in ("meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin"):
+        assert name in out
+    assert "use " in out
+    assert "at skew 0.9" in out or "at skew 1.0" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_least_memory_for_a_rate(folder, capsys):
+    words = [
+        "tune",
+        str(folder / "master"),
+        "--rate",
+        "2000",
+        "--skew",
+        "1",
+        "--disk",
+        "hdd-2007",
+        "--plot",
+        "",
+    ]
+    assert main([*words, "--algorithm", "meshjoin"]) == 0
+    assert "meshjoin within" in capsys.readouterr().out
+
+
+def test_errors_are_one_line(folder, capsys):
+    assert main(["tune", str(folder / "master"), "--memory", "1KB", "--skew", "1", "--disk", "hdd-2007"]) == 1
+    assert "Raise memory=" in capsys.readouterr().err
+    assert main(["tune", str(folder / "master"), "--memory", "1MB"]) == 1
+    assert "skew= or sample=" in capsys.readouterr().err
+
+
+def test_calibrate_shows_what_it_measured(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SEMISTREAM_CACHE_DIR", str(tmp_path / "cache"))
+    assert main(["calibrate", "--master", str(folder / "master")]) == 0
+    out = capsys.readouterr().out
+    for factor in ("c_S", "c_A", "c_H", "c_O", "c_E", "c_IO"):
+        assert factor in out
+    assert len(list((tmp_path / "cache" / "calibration").iterdir())) == 1

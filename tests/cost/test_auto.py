@@ -1,0 +1,84 @@
+"""`auto`: as good as the best fixed, tuned algorithm, and it says what it took."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from tests.cost.simulated import DISK, ON, master_of, stream_of
+
+import semistream as ss
+from semistream.cost import PRICES, choose, count
+from semistream.cost.auto import _CANDIDATES, _can, _question
+from semistream.cost.tuner import best_rate
+from semistream.joins.opening import Opening
+from semistream.joins.registry import Settings
+from semistream.joins.sides import shape_join
+
+ROWS = 50_000
+SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2)
+BUDGETS = (0.02, 0.04, 0.1)
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    return master_of(tmp_path_factory.mktemp("master") / "m", ROWS, "key", 1.0)
+
+
+def sample_of(skew, rows=20_000):
+    return next(stream_of(ROWS, skew, rows))
+
+
+def opening(master, skew, memory, disk=DISK):
+    shape = shape_join(sample_of(skew, 10).schema, master, on=ON)
+    return Opening("auto", master, shape, int(memory * 120 * ROWS), disk, 0.0, Settings())
+
+
+@pytest.mark.parametrize("memory", BUDGETS)
+@pytest.mark.parametrize("skew", SKEWS)
+def test_within_ten_percent_of_the_best_fixed_algorithm_counted(master, skew, memory):
+    """Every candidate tuned for the true skew, run and counted; auto knows only a sample."""
+    asked = opening(master, skew, memory)
+    rates = {}
+    for name in _CANDIDATES:
+        if _can(name, asked):
+            tuned = best_rate(_question(name, asked, skew), asked.memory_bytes)
+            fixed = Opening(name, master, asked.shape, asked.memory_bytes, DISK, 0.0, tuned.settings)
+            rates[name] = run(fixed, skew)
+    chosen = choose(asked, sample_of(skew))
+    auto = rates[chosen.algorithm] if chosen.settings == tuned.settings else run(chosen, skew)
+    assert auto >= 0.9 * max(rates.values()), f"{chosen.algorithm} {auto:,.0f} of {rates}"
+
+
+def run(what, skew):
+    """Tuples a second, counted."""
+    return count(what, stream_of(ROWS, skew), warm=150_000, tuples=60_000, prices=PRICES[DISK]).rate_per_s
+
+
+def test_the_plan_says_what_was_taken_and_why(master):
+    stream = pa.Table.from_batches(list(itertools.islice(stream_of(ROWS, 1.0, 20_000), 2)))
+    joined = ss.join(stream, master, on=ON, memory="1MB", disk=DISK)
+    rows = sum(len(batch) for batch in joined)
+    assert rows == 40_000
+    assert "join within 976.6 KiB: keys look like Zipf" in joined.stats.plan
+    assert "would reach" in joined.stats.plan
+
+
+def test_few_tuples_are_taken_for_usual_ones(master):
+    joined = ss.join(pa.Table.from_batches([sample_of(0.0, 50)]), master, on=ON, memory="1MB", disk=DISK)
+    assert sum(len(batch) for batch in joined) == 50
+    assert "Zipf 1 assumed" in joined.stats.plan
+
+
+def test_a_heap_and_a_condition_are_scanned(tmp_path):
+    heap = master_of(tmp_path / "heap", 2_000, "heap", 1.0)
+    stream = pa.Table.from_batches([next(stream_of(2_000, 1.0, 1_000))])
+    joined = ss.join(stream, heap, on=ON, memory="1MB", disk=DISK)
+    assert sum(len(batch) for batch in joined) == 1_000
+    assert "meshjoin within" in joined.stats.plan
+
+
+def test_too_little_memory_says_how_much_is_needed(master):
+    with pytest.raises(ss.SemistreamError, match="Raise memory="):
+        ss.join(pa.Table.from_batches([sample_of(1.0)]), master, on=ON, memory=3_000, disk=DISK)

@@ -1,0 +1,63 @@
+"""The memory of the models is the memory of the joins."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cost.simulated import ON, master_of, stream_of
+
+from semistream.errors import InvalidInputError
+from semistream.joins.division import divide
+from semistream.joins.frontstage import FrontStage
+from semistream.joins.opening import Opening, open_join
+from semistream.joins.registry import ALGORITHMS, Settings
+from semistream.joins.sides import shape_join
+from semistream.joins.xhybridjoin import XHybridJoin
+
+NAMED = [name for name in ALGORITHMS if name not in ("auto", "in-memory")]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    return master_of(tmp_path_factory.mktemp("master") / "m", 20_000, "frequency", 1.0)
+
+
+@pytest.mark.parametrize("disk", ["hdd-2007", "direct"])
+@pytest.mark.parametrize("memory_bytes", [300_000, 1_000_000, 30_000_000])
+@pytest.mark.parametrize("settings", [Settings(), Settings(disk_buffer=40_000, front_share=0.3, parallel=1)])
+@pytest.mark.parametrize("name", NAMED)
+def test_divided_as_it_is_opened(master, name, settings, memory_bytes, disk):
+    shape = shape_join(next(stream_of(10, 0.0)).schema, master, on=ON)
+    found = divide(
+        name,
+        master,
+        shape,
+        memory_bytes=memory_bytes,
+        disk_kind=disk,
+        settings=settings,
+        row_heap_bytes=0.0,
+        tuple_heap_bytes=0.0,
+    )
+    opened = open_join(Opening(name, master, shape, memory_bytes, disk, 0.0, settings))
+    try:
+        join = opened.join
+        behind = join.behind if isinstance(join, FrontStage) else join
+        behind = behind.hybrid if isinstance(behind, XHybridJoin) else behind
+        assert found.window_tuples == behind.waiting.window.capacity
+        assert found.pages_at_once == opened.reader.pages_at_once
+        assert found.front_rows == (join.hot.table.capacity if isinstance(join, FrontStage) else 0)
+        assert found.pinned_pages == (len(join.pinned.pages) if isinstance(join, XHybridJoin) else 0)
+    finally:
+        opened.close()
+
+
+def test_too_little_memory_says_how_much_is_needed(master):
+    shape = shape_join(next(stream_of(10, 0.0)).schema, master, on=ON)
+    options = {
+        "disk_kind": "hdd-2007",
+        "settings": Settings(disk_buffer=4096),
+        "row_heap_bytes": 0.0,
+        "tuple_heap_bytes": 0.0,
+    }
+    with pytest.raises(InvalidInputError, match=r"Raise memory= to at least") as error:
+        divide("meshjoin", master, shape, memory_bytes=2_000, **options)
+    assert "waiting tuple" in str(error.value)

@@ -1,0 +1,124 @@
+"""The tuner against exhaustive search, and what it says to bad questions."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.cost.simulated import DISK, master_of, stream_of
+
+import semistream as ss
+from semistream.cost.tuner import ask, best_rate
+from semistream.errors import InvalidInputError
+from semistream.joins.registry import Settings
+
+ROWS = 100_000
+TUNED = (
+    "inlj",
+    "meshjoin",
+    "hybridjoin",
+    "x-hybridjoin",
+    "optimised-x-hybridjoin",
+    "cinlj",
+    "cmeshjoin",
+    "chybridjoin",
+)
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    return master_of(tmp_path_factory.mktemp("master") / "m", ROWS, "frequency", 1.0)
+
+
+def question(name, master, skew, disk=DISK):
+    return ask(name, master, skew=skew, sample=None, on=None, columns=None, disk=disk, parallel=None)
+
+
+def exhaustive(asked, memory_bytes):
+    """The best rate of a fine grid over all parameters."""
+    page = asked.master.page_bytes
+    best = 0.0
+    most = int(0.8 * memory_bytes) // page
+    pages = sorted({max(1, round(x)) for x in np.geomspace(1, max(most, 2), 24)})
+    for b, share in itertools.product(pages, np.linspace(0.02, 0.94, 14)):
+        settings = Settings(disk_buffer=b * page, front_share=float(share), parallel=1)
+        if "hybrid" in asked.algorithm:
+            settings = replace(settings, block_pages=b)
+        found = asked.point(memory_bytes, settings)
+        best = max(best, found.rate_per_s if found is not None else 0.0)
+    return best
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+@pytest.mark.parametrize("memory_bytes", [500_000, 1_200_000])
+@pytest.mark.parametrize("name", [name for name in TUNED if not name.startswith("c")])
+def test_the_choice_is_within_three_percent_of_the_best(master, name, memory_bytes, skew):
+    asked = question(name, master, skew)
+    assert best_rate(asked, memory_bytes).rate_per_s >= 0.97 * exhaustive(asked, memory_bytes)
+
+
+@pytest.mark.parametrize("name", ["cinlj", "cmeshjoin", "chybridjoin"])
+def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(master, name):
+    asked = question(name, master, 0.9)
+    assert best_rate(asked, 1_000_000).rate_per_s >= 0.97 * exhaustive(asked, 1_000_000)
+
+
+@pytest.mark.parametrize("name", ["meshjoin", "hybridjoin", "x-hybridjoin", "chybridjoin"])
+def test_least_memory_for_a_rate_reaches_it_and_less_does_not(master, name):
+    wanted = ss.tune(name, master, memory=900_000, skew=1.0, disk=DISK).rate_per_s
+    found = ss.tune(name, master, rate=wanted, skew=1.0, disk=DISK)
+    assert found.rate_per_s >= wanted
+    assert found.memory_bytes == pytest.approx(900_000, rel=0.1)
+    less = ss.tune(name, master, memory=int(0.8 * found.memory_bytes), skew=1.0, disk=DISK)
+    assert less.rate_per_s < wanted
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_an_answer_takes_less_than_two_seconds(master, name):
+    ss.tune(name, master, memory=1_000_000, skew=0.77, disk=DISK)  # kernels are compiled
+    began = time.process_time()
+    ss.tune(name, master, memory=1_000_000, skew=1.01, disk=DISK)
+    assert time.process_time() - began < 2.0
+
+
+def test_the_curve_falls_on_both_sides_of_the_optimum(master):
+    found = ss.tune("meshjoin", master, memory=1_000_000, skew=1.0, disk=DISK)
+    buffers = [point for point in found.curve if point.settings.front_share is None]
+    assert max(point.rate_per_s for point in buffers) <= 1.005 * found.rate_per_s
+    assert buffers[0].rate_per_s < found.rate_per_s > buffers[-1].rate_per_s
+
+
+def test_skew_is_taken_from_a_sample(master):
+    sample = pa.Table.from_batches(list(itertools.islice(stream_of(ROWS, 1.2), 20)))
+    found = ss.tune("meshjoin", master, memory="1MB", sample=sample, on={"product_id": "id"}, disk=DISK)
+    assert found.skew == pytest.approx(1.2, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": 2_000, "skew": 1.0}, "Raise memory="),
+        ({"rate": 1e12, "skew": 1.0}, "at most"),
+        ({"rate": -1.0, "skew": 1.0}, "more than 0"),
+        ({"memory": "1MB", "skew": -1.0}, "between 0 and 2"),
+        ({"memory": "1MB", "skew": 99.0}, "between 0 and 2"),
+        ({"memory": "1MB"}, "skew= or sample="),
+        ({"skew": 1.0}, "memory= for the best rate"),
+        ({"memory": "1MB", "rate": 5.0, "skew": 1.0}, "memory= for the best rate"),
+    ],
+)
+def test_bad_questions(master, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        ss.tune("meshjoin", master, disk=DISK, **options)
+
+
+def test_an_empty_master_and_auto_cannot_be_tuned(tmp_path, master):
+    empty = ss.build_master(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty", key="id")
+    with pytest.raises(InvalidInputError, match="empty master"):
+        ss.tune("meshjoin", empty, memory="1MB", skew=1.0, disk=DISK)
+    with pytest.raises(InvalidInputError, match="auto"):
+        ss.tune("auto", master, memory="1MB", skew=1.0, disk=DISK)
