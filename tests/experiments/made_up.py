@@ -12,7 +12,7 @@ from semistream.experiments.study import Run, Study
 
 def measured(rate: float, **more) -> Measured:
     """Of 1,000 seconds."""
-    counts = dict.fromkeys(("misses", "front_hits", "admitted", "cached", "evicted"), 0)
+    counts = dict.fromkeys(("misses", "front_hits", "admitted", "front_probes", "cached", "evicted"), 0)
     values = {
         "answered": round(1000 * rate),
         "rows": round(1000 * rate),

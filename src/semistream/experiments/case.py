@@ -52,6 +52,7 @@ class Measured:
     advances: int
     pages: int
     probes: int
+    front_probes: int
     cached: int
     evicted: int
     calls: int

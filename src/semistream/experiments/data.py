@@ -26,7 +26,7 @@ from semistream.workload.keys import Popularity
 BATCH = 1 << 13
 _BUILT_AT_ONCE = 1 << 16
 _KEY_BYTES = 8
-TUPLE = (Key("k"), Number("quantity", "int32", 1, 9), Number("event", "int64", 0, 1 << 40))
+TUPLE = (Key("k"), Number("quantity", "int32", 1, 9), Number("event", "int64", 0, 999_999_999))
 CLOUD_SEEDS = 1, 2  # a month each
 
 

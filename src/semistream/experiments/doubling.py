@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,8 +53,10 @@ class _Doubling:
 
     def run(self) -> Measured:
         """Piece by piece."""
-        settings = self.case.settings or tuned_settings(self.case, self.master)
-        running = Running.start(self.case, settings, self.master, self.batches(), follow=True)
+        batches = self.batches()
+        first = next(batches)
+        settings = self.case.settings or tuned_settings(self.case, self.master, first)
+        running = Running.start(self.case, settings, self.master, chain([first], batches), follow=True)
         began = replace(running.stats)
         timeline: list[tuple[int, float]] = []
         try:

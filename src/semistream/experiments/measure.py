@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semistream.experiments.case import INDEX_LOOPS, Case, Measured
 from semistream.experiments.data import joined_on, open_or_build, stream_batches
-from semistream.experiments.pricing import disk_seconds, total_seconds
+from semistream.experiments.pricing import disk_seconds, predicted_rate, total_seconds
 from semistream.experiments.tuning import tuned_settings
 from semistream.joins import JoinStats, Settings
 from semistream.joins.base import Answers, Join
@@ -40,11 +40,12 @@ _LOOKED_UP_WARM = 20.0  # times the front stage's rows that a cached one sees be
 def measure(case: Case, folder: Path, *, seed: int) -> Measured:
     """Run a case to its steady state and count."""
     master = open_or_build(case.master, folder, seed=seed)
-    settings = case.settings or tuned_settings(case, master)
     batches = stream_batches(case.stream, case.master, folder, seed=seed)
-    running = Running.start(case, settings, master, batches)
+    first = next(batches)
+    settings = case.settings or tuned_settings(case, master, first)
+    running = Running.start(case, settings, master, chain([first], batches))
     try:
-        return running.counted()
+        return replace(running.counted(), predicted_rate=predicted_rate(case, settings, master, first))
     finally:
         running.driver.opened.close()
 
@@ -168,6 +169,7 @@ _COUNTS = (
     "advances",
     "pages",
     "probes",
+    "front_probes",
     "cached",
     "evicted",
 )
