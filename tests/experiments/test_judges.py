@@ -160,9 +160,11 @@ def test_sensitivity(claim):
     name = {"C11": "c11_front_share", "C12": "c12_threshold", "C13": "c13_disk_buffer"}[claim]
 
     def good(line, x):
-        rate = {"C11": 100 * (1 + x) / (20 + x * x / 20), "C12": 1000 / max(x, 4), "C13": 100 / (x + 16 / (x or 1))}[
-            claim
-        ]
+        rate = {
+            "C11": 100 * (1 + x) / (20 + x * x / 20),
+            "C12": 1000 / max(x, 4),
+            "C13": 100 / (x + 16 / (x or 1)),
+        }[claim]
         return measured(1000 * rate, front_hits=int(5e5 * rate))
 
     assert outcome(name, claim, good) == "reproduced"

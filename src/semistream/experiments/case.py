@@ -29,6 +29,10 @@ class Case:
     warm: float = 3.0  # windows answered by the join behind before anything is counted
     measured: float = 2.0  # and while it is
     doubles: bool = False  # the master, half-way
+    models: bool = False  # the rate is predicted too
+    sheds: str = ""  # a shedding strategy's name
+    position: float = 1.0  # in the queue, of the tuple that chooses while tuples are shed
+    overload: float = 0.0  # arriving tuples, as a multiple of what the join is predicted to serve
 
     @property
     def latency_factor(self) -> float:

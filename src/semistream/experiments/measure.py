@@ -45,7 +45,10 @@ def measure(case: Case, folder: Path, *, seed: int) -> Measured:
     settings = case.settings or tuned_settings(case, master, first)
     running = Running.start(case, settings, master, chain([first], batches))
     try:
-        return replace(running.counted(), predicted_rate=predicted_rate(case, settings, master, first))
+        found = running.counted()
+        if case.models:
+            found = replace(found, predicted_rate=predicted_rate(case, settings, master, first))
+        return found
     finally:
         running.driver.opened.close()
 

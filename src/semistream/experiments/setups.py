@@ -18,8 +18,8 @@ MESH_CLOUD_ROWS, CACHING_CLOUD_ROWS = 10e6, 20e6
 TPCH_ROWS = 20e6
 ROW_BYTES = 120
 _PAGE, _LOOKED_UP_PAGE, _CACHING_PAGE = 4096, 16384, 8192
-_SCAN_WARM = 1.5  # windows: a scan is in its steady state once every place was filled
-_FRONT_WARM = 6.0  # the front stage takes longer
+_WARM = {"cmeshjoin": 4.0, "chybridjoin": 5.0, "meshjoin": 1.1, "r-meshjoin": 1.5}  # windows; others 2.5
+_MEASURED = {"cmeshjoin": 1.0, "meshjoin": 0.5, "r-meshjoin": 1.0}  # others 2
 
 
 def mesh(
@@ -121,9 +121,5 @@ def _whole_pages(case: Case, nbytes: float) -> int:
 def _case(
     algorithm: str, master: MasterSpec, stream: StreamSpec, memory_bytes: float, factor: float, **more: Any
 ) -> Case:
-    if "warm" not in more:
-        fronted = algorithm in ("cmeshjoin", "chybridjoin")
-        more["warm"] = _FRONT_WARM if fronted else _SCAN_WARM if algorithm in SCANNING else 3.0
-    if algorithm in SCANNING and "measured" not in more:
-        more["measured"] = 2.0 if algorithm == "cmeshjoin" else 1.0
-    return Case(algorithm, master, stream, round(memory_bytes * factor), factor, **more)
+    lengths = {"warm": _WARM.get(algorithm, 2.5), "measured": _MEASURED.get(algorithm, 2.0)}
+    return Case(algorithm, master, stream, round(memory_bytes * factor), factor, **{**lengths, **more})

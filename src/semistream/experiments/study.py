@@ -7,7 +7,7 @@ runner does the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semistream.experiments.case import Case, Measured
 from semistream.experiments.scale import Scale
@@ -84,4 +84,5 @@ class Study:
         """Every case of a run, by line and x."""
         xs = self.small_xs if scale.is_small and self.small_xs else self.xs
         lines = self.small_lines if scale.is_small and self.small_lines else self.lines
-        return {(line, x): self.case(scale, line, x) for line in lines for x in xs}
+        cases = {(line, x): self.case(scale, line, x) for line in lines for x in xs}
+        return {at: replace(case, models=True) for at, case in cases.items()} if self.shows_model else cases

@@ -16,7 +16,8 @@ _SCAN_SHARE = (
     0.03  # of the memory, where no model knows the stream: DEFAULTS finds that the size hardly matters
 )
 _BLOCK_BYTES = 1.5e6  # at the paper's size: reading takes about as long as getting there
-_FRONT_SHARE = 0.35
+_FRONT_SHARE = 0.35  # the product's own; C11 is about what another would bring
+_PLAIN = {"cmeshjoin": "meshjoin", "chybridjoin": "hybridjoin"}  # tuned for the memory that is left to them
 _LOOKED_UP_PAGES = 16  # a disk with one arm gains nothing by more
 _LOOKED_UP_FRONT_SHARE = 0.9  # an index loop needs no window to speak of
 
@@ -29,6 +30,11 @@ def tuned_settings(case: Case, master: Master, first: pa.RecordBatch) -> Setting
     if case.tuning == "equal parts":
         plain = tuned_settings(replace(case, algorithm="hybridjoin", tuning="best"), master, first)
         return replace(plain, front_share=(plain.disk_buffer or 0) / case.memory_bytes)
+    if case.algorithm in _PLAIN:
+        behind = replace(
+            case, algorithm=_PLAIN[case.algorithm], memory_bytes=round((1 - _FRONT_SHARE) * case.memory_bytes)
+        )
+        return replace(tuned_settings(behind, master, first), front_share=_FRONT_SHARE)
     return best_settings(case, master, first) or _usual(case)
 
 

@@ -39,7 +39,7 @@ STUDIES = (
         x=Axis("master, million rows"),
         y=LOG_RATE,
         lines=("inlj", "cinlj", *OTHERS),
-        xs=(20.0, 60.0, 100.0),
+        xs=(20.0, 100.0),
         case=lambda scale, line, x: caching(scale, line, rows=x * 1e6),
         judge=judge,
         small_xs=(20.0, 100.0),

@@ -49,7 +49,7 @@ STUDIES = (
         claims=("C5",),
         x=Axis("memory, % of the master"),
         lines=LINES,
-        xs=(1.0, 5.0, 10.0),
+        xs=(1.0, 10.0),
         case=lambda scale, line, x: tpch_orders(scale, line, memory_share=x / 100),
         judge=judge_tpch,
         small_xs=(5.0, 10.0),
@@ -61,7 +61,7 @@ STUDIES = (
         claims=("C6",),
         x=Axis("memory, % of the master"),
         lines=LINES,
-        xs=(1.0, 4.0, 7.0, 10.0),
+        xs=(1.0, 4.0, 10.0),
         case=lambda scale, line, x: cloud_reports(
             scale, line, rows=CACHING_CLOUD_ROWS, row_bytes=128, memory_share=x / 100
         ),

@@ -36,7 +36,7 @@ STUDIES = (
         claims=("C7",),
         x=Axis("rows a key, N"),
         lines=("cmeshjoin", "meshjoin"),
-        xs=(1.0, 5.0, 10.0, 20.0),
+        xs=(1.0, 5.0, 20.0),
         case=lambda scale, line, x: caching(scale, line, rows_per_key=int(x), interval_rows=INTERVAL_ROWS),
         judge=judge,
         small_xs=(1.0, 20.0),

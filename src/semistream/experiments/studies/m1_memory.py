@@ -56,10 +56,10 @@ STUDIES = (
         x=Axis("memory, % of the master", log=True),
         y=LOG_RATE,
         lines=("meshjoin", "inlj"),
-        xs=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+        xs=(0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
         case=lambda scale, line, x: mesh(scale, line, memory_bytes=x / 100 * MESH_ROWS * ROW_BYTES),
         judge=judge,
-        small_xs=(1.0, 3.0, 10.0),
+        small_xs=(2.0, 5.0, 10.0),
         machine_xs=(1.0, 10.0),
     ),
 )

@@ -37,7 +37,7 @@ STUDIES = (
         claims=("M3",),
         x=Axis("disk buffer, MB"),
         lines=("meshjoin",),
-        xs=(0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0),
+        xs=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0),
         case=lambda scale, line, x: scan_buffer(mesh(scale, line, memory_bytes=21 * MB), x * MB),
         judge=judge,
         shows_model=True,

@@ -32,7 +32,7 @@ STUDIES = (
         x=Axis("memory, % of the master"),
         y=LOG_RATE,
         lines=("meshjoin", "inlj"),
-        xs=(1.0, 2.0, 4.0, 7.0, 10.0),
+        xs=(1.0, 4.0, 10.0),
         case=lambda scale, line, x: cloud_reports(
             scale, line, rows=MESH_CLOUD_ROWS, row_bytes=32, memory_share=x / 100
         ),

@@ -22,8 +22,8 @@ from semistream.experiments.verdicts import (
 
 BEST, NEXT = "optimised-x-hybridjoin", "x-hybridjoin"
 LINES = (BEST, NEXT, "hybridjoin", "r-meshjoin", "meshjoin")
-BLOCKS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-HOT = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0)  # % of the memory
+BLOCKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+HOT = (1.0, 4.0, 12.0, 35.0, 70.0)  # % of the memory
 BUDGET = 50 * MIB
 
 
@@ -82,7 +82,7 @@ def judge_cost(run: Run) -> Mapping[str, Verdict]:
     return {"O3": decide(f"{percent(off)} apart on average", holds={"they agree": off <= CLOSE})}
 
 
-_XS = (50.0, 100.0, 150.0, 200.0, 250.0)
+_XS = (50.0, 150.0, 250.0)
 
 STUDIES = (
     Study(
@@ -92,7 +92,7 @@ STUDIES = (
         claims=("O1",),
         x=Axis("master, million rows", log=True),
         lines=LINES,
-        xs=(0.5, 1.0, 2.0, 4.0, 8.0),
+        xs=(0.5, 2.0, 8.0),
         case=lambda scale, line, x: hybrid(scale, line, memory_bytes=BUDGET, rows=x * 1e6),
         judge=judge_order,
         small_xs=(0.5, 4.0),
@@ -120,8 +120,8 @@ STUDIES = (
         case=tuning_case,
         judge=judge_tuning,
         shows_model=True,
-        small_xs=(1.0, 20.0, 70.0),
-        small_lines=tuple(line_of(size) for size in (0.1, 1.0, 4.0)),
+        small_xs=(1.0, 12.0, 70.0),
+        small_lines=tuple(line_of(size) for size in (0.5, 2.0, 8.0)),
     ),
     Study(
         name="o3_model",

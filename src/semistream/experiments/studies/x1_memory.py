@@ -68,7 +68,7 @@ def judge_pinned(run: Run) -> Mapping[str, Verdict]:
     }
 
 
-_XS = (50.0, 100.0, 150.0, 200.0, 250.0)
+_XS = (50.0, 150.0, 250.0)
 _MEMORY = Axis("memory, MB")
 
 STUDIES = (

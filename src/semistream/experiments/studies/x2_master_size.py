@@ -43,7 +43,7 @@ STUDIES = (
         claims=("X2",),
         x=Axis("master, million rows", log=True),
         lines=LINES,
-        xs=(0.5, 1.0, 2.0, 4.0, 8.0),
+        xs=(0.5, 2.0, 8.0),
         case=case,
         judge=judge,
         small_xs=(0.5, 4.0),

@@ -19,8 +19,8 @@ from semistream.experiments.verdicts import (
     times,
 )
 
-BLOCKS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)  # MB that are read at a time
-PINNED = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 25.0)  # MB
+BLOCKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # MB that are read at a time
+PINNED = (0.25, 1.0, 3.0, 8.0, 25.0)  # MB
 BUDGET = 50 * MIB
 CLOSE = 0.1
 
@@ -111,8 +111,8 @@ STUDIES = (
         case=case,
         judge=judge_grid,
         shows_model=True,
-        small_xs=(0.5, 4.0, 25.0),
-        small_lines=tuple(line_of(size) for size in (0.1, 1.0, 4.0)),
+        small_xs=(1.0, 3.0, 25.0),
+        small_lines=tuple(line_of(size) for size in (0.5, 2.0, 8.0)),
     ),
     Study(
         name="x6_tuned_over_master",
@@ -121,7 +121,7 @@ STUDIES = (
         claims=("X6",),
         x=Axis("master, million rows", log=True),
         lines=("tuned", "untuned"),
-        xs=(0.5, 1.0, 2.0, 4.0, 8.0),
+        xs=(0.5, 2.0, 8.0),
         case=lambda scale, line, x: tuned_or_not(scale, line, rows=x * 1e6, memory=BUDGET),
         judge=judge_gain,
         small_xs=(0.5, 4.0),
@@ -133,7 +133,7 @@ STUDIES = (
         claims=("X6",),
         x=Axis("memory, MB"),
         lines=("tuned", "untuned"),
-        xs=(50.0, 100.0, 150.0, 200.0, 250.0),
+        xs=(50.0, 150.0, 250.0),
         case=lambda scale, line, x: tuned_or_not(scale, line, rows=2e6, memory=x * MIB),
         judge=judge_gain,
         small_xs=(50.0, 250.0),
