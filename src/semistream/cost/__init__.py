@@ -5,14 +5,19 @@ from semistream.cost.calibration import Calibration, calibrate, costs_of
 from semistream.cost.counting import Counted, count
 from semistream.cost.models import case_of, predict
 from semistream.cost.prices import PRICES, Prices, counted_seconds
+from semistream.cost.retuning import Retuner
 from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import Tuning, tune
+from semistream.joins.planning import choose_with
+
+choose_with(choose, Retuner)
 
 __all__ = [
     "PRICES",
     "Calibration",
     "Counted",
     "Prices",
+    "Retuner",
     "Tuning",
     "calibrate",
     "case_of",

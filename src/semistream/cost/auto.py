@@ -12,7 +12,6 @@ from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import Point, Question, best_rate
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening, heap_bytes_of
-from semistream.joins.planning import choose_with
 from semistream.joins.registry import SCANNING, Settings
 
 _USUAL_SKEW = 1.0  # of sales and clicks: until there are tuples enough to tell
@@ -24,9 +23,14 @@ def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The best algorithm for what is to be opened, tuned."""
     if opening.settings.at_once:
         return replace(opening, algorithm=opening.name)
-    skew, known = _skew(opening, sample)
+    return best_for(opening, *_skew(opening, sample))
+
+
+def best_for(opening: Opening, skew: float, known: bool) -> Opening:
+    """The best algorithm for a stream of this skew; with an algorithm named, the best settings of it."""
+    candidates = _CANDIDATES if opening.algorithm == "auto" else (opening.algorithm,)
     found: dict[str, Point] = {}
-    for name in _CANDIDATES:
+    for name in candidates:
         if _can(name, opening):
             try:
                 found[name] = best_rate(_question(name, opening, skew), _memory(opening))
@@ -45,6 +49,12 @@ def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
         faster = found[best].rate_per_s / found[others[0]].rate_per_s
         why.append(f"{others[0]} would reach {1 / faster:.0%} of it")
     return replace(opening, algorithm=best, settings=settings, why="; ".join(why))
+
+
+def rate_of(opening: Opening, skew: float) -> float:
+    """What an opened join is predicted to reach on a stream of this skew."""
+    found = _question(opening.name, opening, skew).point(_memory(opening), opening.settings)
+    return found.rate_per_s if found is not None else 0.0
 
 
 def _can(name: str, opening: Opening) -> bool:
@@ -84,6 +94,3 @@ def _question(name: str, opening: Opening, skew: float) -> Question:
         opening.heap_bytes,
         1 if simulated else Settings().parallel,
     )
-
-
-choose_with(choose)

@@ -20,6 +20,7 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.cost.disks import DiskCosts, MeasuredCosts, ProfileCosts
 from semistream.cost.prices import PRICES, Prices
@@ -29,6 +30,7 @@ from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.registry import Settings
 from semistream.joins.sides import shape_join
+from semistream.joins.waiting import Waiting
 from semistream.master import Master, build_master
 from semistream.master.disk import aligned_buffer
 from semistream.master.disk.profiles import PROFILES
@@ -94,7 +96,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
 
 def _temporary_master(folder: Path) -> Master:
     rows = np.arange(_TEMPORARY_ROWS, dtype=np.int64)
-    columns: dict[str, np.ndarray] = {"id": rows}  # type: ignore[type-arg]
+    columns = {"id": rows}
     columns.update({f"v{i}": rows * i for i in range(1, 15)})  # 120 B a row
     return build_master(pa.table(columns), folder / "master", key="id", page_bytes=4096)
 
@@ -190,12 +192,11 @@ def _prices(master: Master) -> tuple[Prices, dict[str, float]]:
     return prices, {name: _spread(values) for name, values in taken.items()}
 
 
-def _idle_step(waiting: object, page: np.ndarray) -> float:  # type: ignore[type-arg]
+def _idle_step(waiting: Waiting, page: NDArray[np.int64]) -> float:
     """A read of one page that nobody waits for: what an iteration costs whatever it does."""
     began = perf_counter()
     for _ in range(20):
-        loaded = waiting.reader.load(page)  # type: ignore[attr-defined]
-        for _ in waiting.match(loaded):  # type: ignore[attr-defined]
+        for _ in waiting.match(waiting.reader.load(page)):
             pass
     return (perf_counter() - began) / 20
 

@@ -86,7 +86,7 @@ def scattered(ranks: Ranks, block_rows: float) -> Blocks:
     used, inverse = (
         (np.arange(blocks), places) if blocks <= 4 * rows else np.unique(places, return_inverse=True)
     )
-    chance = np.bincount(inverse, weights=ranks.chance, minlength=len(used)) + even
+    chance = np.asarray(np.bincount(inverse, weights=ranks.chance, minlength=len(used)) + even, np.float64)
     count = np.ones(len(chance))
     if blocks > len(chance):
         chance, count = np.append(chance, even), np.append(count, blocks - len(chance))

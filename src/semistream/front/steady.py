@@ -36,6 +36,8 @@ _PLACES = 1 << 12  # of the small instance
 _ALWAYS = 60.0  # uses, while as many tuples come as there are places: such a key is always in
 _WARM = 6 * _HALVING  # tuples per place
 _MEASURED = 4 * _HALVING
+_WARM_WAITS = 10
+_MEASURED_WAITS = 4
 _MOST_USES = 1 << 12
 _SEED = 2007
 
@@ -70,20 +72,17 @@ def steady(
     # One key in `factor`, evenly over the ranks.
     ranks = always + (np.arange(int((total - always) / factor)) + 0.5) * factor
     known = np.minimum(ranks.astype(np.int64), len(chance) - 1)
-    some = np.where(ranks < len(chance), chance[known], other_chance)
-    beside = float(chance[:always].sum())
-    step = (
-        factor / max(1e-12, float(some.sum()) * factor) * 1.0
-    )  # stream tuples, in small ones, per arrival here
-    arrivals = some / some.sum()
+    some: F64 = np.where(ranks < len(chance), chance[known], other_chance)
     small = max(1, round(free / factor))
     scale = small / free
     generator = np.random.default_rng(_SEED)
     order = generator.permutation(len(some))
-    cumulated = np.cumsum(arrivals[order])
-    step = scale / max(1.0 - beside, 1e-12)
+    cumulated: F64 = np.cumsum(some[order])
+    step = scale / float(cumulated[-1])  # tuples of the whole stream per arrival here, in small ones
     every = places * scale  # as many tuples as the original has places, in small ones
-    warm, measured = int(_WARM * every / step), int(_MEASURED * every / step)
+    waits = wait * scale
+    warm = int(max(_WARM * every, _WARM_WAITS * waits) / step)
+    measured = int(max(_MEASURED * every, _MEASURED_WAITS * waits) / step)
     draws = np.searchsorted(cumulated, generator.random(warm + measured) * cumulated[-1])
     asked, absent = np.zeros(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
     _follow(
@@ -93,12 +92,19 @@ def steady(
         every,
         step,
         how,
-        wait * scale,
+        waits,
         max(1, round(page_rows)),
         asked,
         absent,
     )
-    return _by_rank(ranks, order, asked, absent, always, some * factor)
+    return _by_rank(
+        np.asarray(ranks, dtype=np.float64),
+        order,
+        asked,
+        absent,
+        always,
+        np.asarray(some * factor, dtype=np.float64),
+    )
 
 
 def _by_rank(ranks: F64, order: I64, asked: I64, absent: I64, always: int, chance: F64) -> Steady:

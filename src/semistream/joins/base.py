@@ -53,6 +53,7 @@ class JoinStats:
     cached: int = 0  # keys taken into the front stage
     evicted: int = 0  # and out of it
     versions: int = 0  # of the master that were moved on to
+    retuned: int = 0  # times that the join was, while running
     budget_bytes: int = 0
     used: dict[str, int] = field(default_factory=dict)  # bytes by structure
     plan: str = ""

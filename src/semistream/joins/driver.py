@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,13 @@ import pyarrow as pa
 
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
-from semistream.joins.opening import OpenJoin, moved_to
+from semistream.joins.opening import Opening, OpenJoin, moved_to, open_join
 from semistream.joins.ordered import Ordered, numbered
 from semistream.joins.sides import JoinShape, Tuples
+
+Retune = Callable[
+    [OpenJoin, pa.RecordBatch], Opening | None
+]  # sees every batch; may change the join in mid-flight, or ask for another
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Driver:
     source: Iterable[pa.RecordBatch]
     ordered: Ordered | None = None
     follow: bool = False  # the master's newest version, for tuples that arrive from then on
+    retune: Retune | None = None
     resume: Snapshot | None = None
     rest: Tuples | None = None  # arrived, but not offered yet
     first_number: int = 0  # of the batch that `rest` is of
@@ -51,6 +56,8 @@ class Driver:
         for batch in self.source:
             if self.follow:
                 yield from self._follow()
+            if self.retune is not None:
+                yield from self._retune(self.retune, batch)
             self.rest, misses = self._arrive(batch)
             yield self._in_order(misses)
             yield from self._offer()
@@ -119,6 +126,18 @@ class Driver:
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
         self.opened = moved_to(self.opened, newest)
+
+    def _retune(self, retune: Retune, batch: pa.RecordBatch) -> Iterator[Answers]:
+        """Where the stream has become another: answer who waits, then go on as it is best now."""
+        opening = retune(self.opened, batch)
+        if opening is None:
+            return
+        while self.opened.join.pending:
+            yield self._in_order(self.opened.join.advance())
+        stats = self.stats
+        self.opened.close()
+        self.opened.join = None  # type: ignore[assignment]  # its memory is needed
+        self.opened = open_join(opening, stats)
 
     def _in_order(self, answers: Iterable[pa.RecordBatch], *, last: bool = False) -> Answers:
         if self.ordered is None:

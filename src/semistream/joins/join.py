@@ -16,7 +16,7 @@ from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
-from semistream.joins.planning import planned
+from semistream.joins.planning import planned, retuner_for
 from semistream.joins.reader import index_bytes
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
@@ -83,6 +83,7 @@ def join(
     versions: Literal["pinned", "newest"] = "pinned",
     resume: pa.RecordBatch | None = None,
     disk: str = "direct",
+    tuning: Literal["once", "dynamic"] = "once",
     settings: Settings | None = None,
 ) -> JoinedStream:
     """Join a stream with a master inside a byte budget.
@@ -101,6 +102,7 @@ def join(
         versions: "newest" follows the master: tuples are answered from the version that is current when they arrive.
         resume: What `snapshot()` of an earlier join gave: its tuples are answered first.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
+        tuning: "dynamic" watches a stream whose skew or rate drifts, and tunes the join anew while it runs.
         settings: Parameters of the algorithm, for experiments.
 
     Returns:
@@ -109,6 +111,7 @@ def join(
     check_algorithm(algorithm)
     _check_choice("order", order, ("any", "stream"))
     _check_choice("versions", versions, ("pinned", "newest"))
+    _check_choice("tuning", tuning, ("once", "dynamic"))
     memory_bytes = parse_bytes(memory, name="memory")
     source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
     first = next((batch for batch in source if len(batch)), None)
@@ -141,6 +144,7 @@ def join(
         source if first is None else _chained(first, source),
         ordered,
         follow=versions == "newest",
+        retune=retuner_for(opening) if tuning == "dynamic" else None,
         resume=None if resume is None else Snapshot.from_arrow(resume),
     )
     return JoinedStream(output, driver, driver.steps())

@@ -1,4 +1,4 @@
-"""Who chooses where the algorithm is "auto". Joins know no costs, so `cost/` hands its chooser in."""
+"""Who chooses where the algorithm is "auto", and who tunes a join that runs. Joins know no costs, so `cost/` hands both in."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from semistream.joins.driver import Retune
 from semistream.joins.opening import Opening
 
 Chooser = Callable[[Opening, pa.RecordBatch | None], Opening]
 _chooser: list[Chooser] = []
+_retuner: list[Callable[[Opening], Retune]] = []
 
 
-def choose_with(chooser: Chooser) -> None:
-    """Ask this one from now on."""
-    _chooser[:] = [chooser]
+def choose_with(chooser: Chooser, retuner: Callable[[Opening], Retune]) -> None:
+    """Ask these from now on."""
+    _chooser[:], _retuner[:] = [chooser], [retuner]
+
+
+def retuner_for(opening: Opening) -> Retune | None:
+    """Who watches the stream, for a join that was planned as `opening` says."""
+    return _retuner[0](opening) if _retuner else None
 
 
 def planned(opening: Opening, sample: pa.RecordBatch | None) -> Opening:

@@ -16,6 +16,7 @@ I64 = NDArray[np.int64]
 _TURNS = 6  # windows' worth of tuples, measured
 _WARM = 4
 _LEAST_TUPLES = 200_000
+_LEAST_SHARE = 0.005
 _SEED = 2013
 
 
@@ -27,7 +28,9 @@ def tuples_per_read(chance: F64, count: F64, window: int, beside: float) -> floa
     """
     total = float(chance @ count)
     generator = np.random.default_rng(_SEED)
-    tuples = max(_LEAST_TUPLES, (_WARM + _TURNS) * window)
+    # So that as many come to stay as the window holds, some times over.
+    stay = max(total / (total + beside), _LEAST_SHARE)
+    tuples = max(_LEAST_TUPLES, int((_WARM + _TURNS) * window / stay))
     group = np.cumsum(chance * count)
     first = np.concatenate([[0.0], np.cumsum(count)[:-1]])
     waiting = total + beside
