@@ -35,6 +35,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--clock", choices=("both", "virtual"), default="both", help="virtual leaves this machine's disk out"
     )
+    parser.add_argument("--docs", help="also write the report here, without masters and points")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on the standard output")
     parser.set_defaults(run=run)
 
@@ -61,6 +62,8 @@ def run(chosen: argparse.Namespace) -> int:
     )
     reproduction = runner.reproduce(claims)
     page = write_report(reproduction, out)
+    if chosen.docs:
+        page = write_report(reproduction, Path(chosen.docs))
     rows = summary(reproduction)
     if chosen.json:
         print(json.dumps([vars(row) for row in rows], indent=2))  # noqa: T201 - what was asked for

@@ -73,7 +73,7 @@ class _Doubling:
     def _piece(self, running: Running) -> tuple[int, float]:
         stats, disk = replace(running.stats), running.disk
         before = disk.stats.snapshot()
-        running.go_on(running.behind + running.window.capacity, 0)
+        running.pass_windows(1.0)
         factor = self.case.latency_factor
         reading = disk_seconds(disk.stats - before, self.case.disk, latency_factor=factor)
         if running.disk is not disk:  # another version was moved to

@@ -7,7 +7,7 @@ is priced by `pricing.py`; on a real disk the wall clock decides instead.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from semistream.joins.frontstage import FrontStage
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.reader import index_bytes
+from semistream.joins.registry import SCANNING
 from semistream.joins.sides import shape_join
 from semistream.joins.xhybridjoin import XHybridJoin
 from semistream.master import Master
@@ -109,9 +110,9 @@ class Running:
         """Tuples answered by what was read."""
         return self.stats.answered - self.stats.front_hits
 
-    def go_on(self, until_behind: int, until_answered: int) -> None:
-        """Run until as many tuples were answered, behind and in all."""
-        while self.behind < until_behind or self.stats.answered < until_answered:
+    def go_on(self, done: Callable[[], bool]) -> None:
+        """Run until that is so."""
+        while not done():
             for _ in next(self.steps):
                 pass
             join = self.driver.opened.join
@@ -121,26 +122,33 @@ class Running:
             if self.case.threshold is not None and isinstance(join, FrontStage):
                 join.recorder.threshold = self.case.threshold
 
+    def pass_windows(self, windows: float) -> None:
+        """Let so many windows of tuples pass: of a scan, rounds of the master; of an index loop, which has none, some tuples."""
+        stats, algorithm = self.stats, self.case.algorithm
+        if algorithm in SCANNING:
+            pages = stats.pages + windows * self.driver.opened.opening.master.pages
+            self.go_on(lambda: stats.pages >= pages)
+        elif algorithm in INDEX_LOOPS:
+            answered = stats.answered + _LOOKED_UP
+            self.go_on(lambda: stats.answered >= answered)
+        else:
+            behind = self.behind + windows * self.window.capacity
+            self.go_on(lambda: self.behind >= behind)
+
     def counted(self) -> Measured:
         """Warm up, then count."""
-        self._warm_up()
+        join = self.driver.opened.join
+        if self.case.algorithm in INDEX_LOOPS:
+            seen = _LOOKED_UP_WARM * (join.hot.table.capacity if isinstance(join, FrontStage) else 0)
+            self.go_on(lambda: self.stats.answered >= seen)
+        else:
+            self.pass_windows(self.case.warm)
         stats, disk = replace(self.stats), self.disk.stats.snapshot()
         began, pending, advances = time.perf_counter(), self.pending_sum, self.advances_seen
-        if self.case.algorithm in INDEX_LOOPS:
-            self.go_on(0, self.stats.answered + _LOOKED_UP)
-        else:
-            self.go_on(self.behind + int(self.case.measured * self.window.capacity), 0)
+        self.pass_windows(self.case.measured)
         wall = time.perf_counter() - began
-        seen = max(1, self.advances_seen - advances)
-        return self.since(stats, disk, (self.pending_sum - pending) / seen, wall)
-
-    def _warm_up(self) -> None:
-        if self.case.algorithm not in INDEX_LOOPS:
-            self.go_on(int(self.case.warm * self.window.capacity), 0)
-            return
-        join = self.driver.opened.join
-        rows = join.hot.table.capacity if isinstance(join, FrontStage) else 0
-        self.go_on(0, int(_LOOKED_UP_WARM * rows))
+        mean = (self.pending_sum - pending) / max(1, self.advances_seen - advances)
+        return self.since(stats, disk, mean, wall)
 
     def since(self, stats: JoinStats, disk: DiskStats, pending: float, wall: float) -> Measured:
         """What was done since these counts were taken."""

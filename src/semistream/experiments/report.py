@@ -83,6 +83,7 @@ def counts(rows: list[Row]) -> str:
 
 def write_report(reproduction: Reproduction, out: Path) -> Path:
     """Everything below `out`: report.html, README.md with figures/, csv/, summary.json, manifest.json."""
+    out.mkdir(parents=True, exist_ok=True)
     rows = summary(reproduction)
     write_tables(reproduction, out)
     (out / "figures").mkdir(parents=True, exist_ok=True)

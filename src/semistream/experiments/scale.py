@@ -39,8 +39,8 @@ class Scale:
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale("small", mesh=1 / 50, hybrid=1 / 50, caching=1 / 2000, cloud=1 / 200, is_small=True),
-        Scale("default", mesh=1 / 10, hybrid=1 / 10, caching=1 / 400, cloud=1 / 80),
+        Scale("small", mesh=1 / 50, hybrid=1 / 50, caching=1 / 2000, cloud=1 / 500, is_small=True),
+        Scale("default", mesh=1 / 25, hybrid=1 / 25, caching=1 / 1000, cloud=1 / 200),
         Scale("paper", mesh=1.0, hybrid=1.0, caching=1.0, cloud=1.0),
     )
 }

@@ -140,8 +140,8 @@ def judge_model(run: Run) -> Mapping[str, Verdict]:
     }
 
 
-_XS = (0.1, 0.2, 0.32, 0.45, 0.65, 0.93, 1.35, 2.63, 10.0)
-_SMALL = (0.2, 0.65, 1.35, 2.63, 10.0)
+_XS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.6, 10.0)
+_SMALL = (0.2, 0.6, 1.2, 2.6, 10.0)
 _LINES = tuple(line_of(budget) for budget in BUDGETS)
 _BUFFER = Axis("disk buffer, MB", log=True)
 
