@@ -22,6 +22,7 @@ from semistream.experiments.verdicts import (
     percent,
     rises,
 )
+from semistream.master.disk.profiles import HDD_2007
 
 BUDGETS = (20, 40, 80, 160)  # MB
 PAPER_BEST = {20: 0.93, 40: 1.35, 80: 1.91, 160: 2.63}
@@ -55,6 +56,7 @@ def judge_rate(run: Run) -> Mapping[str, Verdict]:
         for b in budgets
     )
     needed = least_memory(run.xs, curves)
+    smaller = float(np.mean([best[b] / PAPER_BEST[b] for b in budgets if b in PAPER_BEST]))
     return {
         "D1": decide(
             f"{percent(1 - early[0] / max(early))} gained up to {2 * KNEE_UP_TO:g} MB, mostly at its beginning",
@@ -63,8 +65,8 @@ def judge_rate(run: Run) -> Mapping[str, Verdict]:
         "D2": decide(
             found,
             holds={"the best buffer grows with the budget": rises([best[b] for b in budgets])},
-            why="The best size goes with the square root of the budget and of what a call costs before its first byte: "
-            "0.1 ms on this disk, more through the paper's Java and Windows XP.",
+            why="The best size goes with the square root of the budget and of what a call costs before its first byte, "
+            f"{1e3 * HDD_2007.call_s:g} ms on this disk; the paper's sizes would be best at {1e3 * HDD_2007.call_s / smaller**2:.1f} ms.",
         ),
         "D3": decide(
             "; ".join(f"{percent(loss[b])} at {b} MB" for b in budgets[1:]),
