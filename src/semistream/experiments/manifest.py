@@ -25,6 +25,7 @@ _COUNTS = (
     "experiments/case.py",
     "experiments/measure.py",
     "experiments/doubling.py",
+    "experiments/overloaded.py",
     "experiments/pricing.py",
     "experiments/tuning.py",
 )

@@ -54,6 +54,13 @@ def measure(case: Case, folder: Path, *, seed: int) -> Measured:
         running.driver.opened.close()
 
 
+def opening_of(case: Case, settings: Settings, master: Master, first: pa.RecordBatch, **reserved: int) -> Opening:
+    """The join of a case, to be opened; `reserved` bytes are for what goes on beside it."""
+    shape = shape_join(first.schema, master, on=joined_on(case.master))
+    heap = string_bytes_of(shape, first)
+    return Opening(case.algorithm, master, shape, case.memory_bytes, case.disk, heap, settings, **reserved)  # type: ignore[arg-type]
+
+
 @dataclass
 class Running:
     """A join that runs without end, and what it had done when the counting began."""
@@ -76,17 +83,8 @@ class Running:
     ) -> Running:
         """Open the join of a case."""
         first = next(batches)
-        shape = shape_join(first.schema, master, on=joined_on(case.master))
-        opening = Opening(
-            case.algorithm,
-            master,
-            shape,
-            case.memory_bytes,
-            case.disk,
-            string_bytes_of(shape, first),
-            settings,
-            reserve_bytes=2 * index_bytes(master) if follow else 0,
-        )
+        reserved = 2 * index_bytes(master) if follow else 0
+        opening = opening_of(case, settings, master, first, reserve_bytes=reserved)
         driver = Driver(open_join(opening), chain([first], batches), follow=follow)
         return Running(case, settings, driver, driver.run())
 

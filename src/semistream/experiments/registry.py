@@ -24,6 +24,7 @@ _MODULES = (
     "c3_index_loop",
     "c5_tpch_and_cloud",
     "c7_temporal_locality",
+    "c9_shedding",
     "c11_sensitivity",
     "c15_doubling",
     "c16_models",

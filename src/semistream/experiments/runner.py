@@ -18,14 +18,13 @@ from semistream.experiments.data import open_or_build
 from semistream.experiments.doubling import measure_doubling
 from semistream.experiments.manifest import code_fingerprint, manifest
 from semistream.experiments.measure import measure
+from semistream.experiments.overloaded import measure_shedding
 from semistream.experiments.registry import studies_of
 from semistream.experiments.scale import Scale
 from semistream.experiments.study import Run, Study
 from semistream.experiments.verdicts import Outcome, Verdict
 from semistream.joins import Settings
 
-_SHEDDING = "It is about load shedding, which this version's joins do not have yet."
-NO_STUDY = {"C9": _SHEDDING, "C10": _SHEDDING}
 Told = Callable[[str, int, int], None]  # what was finished, how many are, of how many
 Point = Measured | str  # a string says why there is none
 
@@ -64,7 +63,7 @@ class Reproduction:
 
     def _why_not(self, claim: str) -> str:
         reasons = [r.why_not for r in self.results if claim in r.study.claims and r.why_not]
-        return "; ".join(dict.fromkeys(reasons)) or NO_STUDY.get(claim, "There is no study of it.")
+        return "; ".join(dict.fromkeys(reasons)) or "There is no study of it."
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
@@ -212,6 +211,8 @@ def prepare_point(case: Case, folder: Path, seed: int) -> None:
 def run_point(case: Case, folder: Path, seed: int) -> Point:
     """One point, or why it cannot be had."""
     try:
+        if case.sheds:
+            return measure_shedding(case, folder, seed=seed)
         return (measure_doubling if case.doubles else measure)(case, folder, seed=seed)
     except SemistreamError as error:
         return str(error)
