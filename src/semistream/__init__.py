@@ -3,7 +3,8 @@
 Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
-      ->  joins/  how it matches  ->  cost/  what we expect  ->  spark/  where it runs  ->  cli/
+      ->  shedding/  what can wait  ->  joins/  how it matches  ->  cost/  what we expect  ->  spark/  where it runs
+      ->  cli/
 """
 
 from importlib import import_module
@@ -13,6 +14,7 @@ from semistream.cost import Calibration, Tuning, calibrate, tune
 from semistream.errors import MissingDependencyError, SemistreamError
 from semistream.joins import ALGORITHMS, JoinedStream, join
 from semistream.master import Master, build_master, open_master
+from semistream.shedding import Shedding
 
 if TYPE_CHECKING:
     from semistream.spark.enrich import enrich, metrics_of
@@ -26,6 +28,7 @@ __all__ = [
     "Master",
     "MetricsListener",
     "SemistreamError",
+    "Shedding",
     "Tuning",
     "build_master",
     "calibrate",

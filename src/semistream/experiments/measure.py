@@ -54,7 +54,9 @@ def measure(case: Case, folder: Path, *, seed: int) -> Measured:
         running.driver.opened.close()
 
 
-def opening_of(case: Case, settings: Settings, master: Master, first: pa.RecordBatch, **reserved: int) -> Opening:
+def opening_of(
+    case: Case, settings: Settings, master: Master, first: pa.RecordBatch, **reserved: int
+) -> Opening:
     """The join of a case, to be opened; `reserved` bytes are for what goes on beside it."""
     shape = shape_join(first.schema, master, on=joined_on(case.master))
     heap = string_bytes_of(shape, first)

@@ -17,7 +17,9 @@ from semistream.joins import Settings
 from semistream.joins.registry import SCANNING
 from semistream.master import Master
 
-_SCAN_SHARE = 0.03  # of the memory, where no model knows the stream: DEFAULTS finds that the size hardly matters
+_SCAN_SHARE = (
+    0.03  # of the memory, where no model knows the stream: DEFAULTS finds that the size hardly matters
+)
 _BLOCK_BYTES = 1.5e6  # likewise; reading takes about as long as getting there
 _BLOCKS = (0.5e6, 1e6, 2e6, 4e6, 8e6)  # at the paper's size
 _PINNED_SHARES = (0.01, 0.03, 0.06, 0.12, 0.25)
@@ -41,7 +43,9 @@ def tuned_settings(case: Case, master: Master, first: pa.RecordBatch) -> Setting
     if case.algorithm in SCANNING:
         return best_settings(case, master, first) or _usual_scan(case)
     if case.algorithm == "hybridjoin":
-        return _best_of(case, master, first, [_block(case, size) for size in _BLOCKS]) or _block(case, _BLOCK_BYTES)
+        return _best_of(case, master, first, [_block(case, size) for size in _BLOCKS]) or _block(
+            case, _BLOCK_BYTES
+        )
     block = tuned_settings(replace(case, algorithm="hybridjoin", tuning="best"), master, first)
     if case.tuning == "equal parts":
         return replace(block, front_share=(block.disk_buffer or 0) / case.memory_bytes)
@@ -53,7 +57,11 @@ def tuned_settings(case: Case, master: Master, first: pa.RecordBatch) -> Setting
 def _best_of(case: Case, master: Master, first: pa.RecordBatch, tried: list[Settings]) -> Settings | None:
     """The one that the model likes best; None where it does not know such a stream."""
     rates = [predicted_rate(case, settings, master, first) for settings in dict.fromkeys(tried)]
-    known = [(rate, settings) for rate, settings in zip(rates, dict.fromkeys(tried), strict=True) if rate is not None]
+    known = [
+        (rate, settings)
+        for rate, settings in zip(rates, dict.fromkeys(tried), strict=True)
+        if rate is not None
+    ]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 

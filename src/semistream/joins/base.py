@@ -7,6 +7,7 @@ Answers are put together as they are taken, so that no more than a batch of them
 next call, or nothing has happened.
 
     pending         how many tuples wait
+    shed(count)     lets waiting tuples go that have met nothing, the oldest first, to be offered again another time
     snapshot()      the waiting tuples as they came, oldest first, and what they have met
     restore(...)    let tuples of a snapshot wait again
     stats           counts of everything
@@ -28,11 +29,12 @@ from numpy.typing import NDArray
 from semistream.errors import InvalidInputError
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
+from semistream.shedding import SheddingStats
 
 I64 = NDArray[np.int64]
 Answers = Iterator[pa.RecordBatch]
 _MET, _MATCHED = "semistream_pages_met", "semistream_matched"
-_POSITION, _VERSION = "semistream.position", "semistream.version"
+_POSITION, _VERSION, _SHED = "semistream.position", "semistream.version", "semistream.shed"
 Observer = Callable[[Loaded, I64], None]  # told which loaded rows met waiting tuples, a row per pair
 
 
@@ -54,9 +56,14 @@ class JoinStats:
     evicted: int = 0  # and out of it
     versions: int = 0  # of the master that were moved on to
     retuned: int = 0  # times that the join was, while running
+    waiting: int = 0  # arrived, and neither answered nor shed nor dropped
+    shed: int = 0  # put away, to be answered later
+    dropped: int = 0  # never to be answered
+    disk_seconds: float = 0.0  # spent reading; of a simulated disk, virtual
     budget_bytes: int = 0
     used: dict[str, int] = field(default_factory=dict)  # bytes by structure
     plan: str = ""
+    shedding: SheddingStats | None = None
 
     @property
     def used_bytes(self) -> int:
@@ -69,7 +76,8 @@ class Snapshot:
     """Waiting tuples, oldest first: what is needed to go on with them, later or elsewhere.
 
     A tuple of MESHJOIN that has met some pages has some of its rows out already, so it comes with how many it has met and
-    whether one matched. `position` is the page that would have been read next, of this version of the master.
+    whether one matched. `position` is the page that would have been read next, of this version of the master. `shed` says
+    which files hold the tuples that were put away (shedding/store.py).
     """
 
     tuples: pa.RecordBatch
@@ -77,6 +85,7 @@ class Snapshot:
     matched: NDArray[np.bool_]
     position: int
     version: int
+    shed: str = ""
 
     @staticmethod
     def untouched(tuples: pa.RecordBatch, version: int) -> Snapshot:
@@ -94,12 +103,13 @@ class Snapshot:
             np.concatenate([self.matched, more.matched]),
             self.position,
             self.version,
+            self.shed,
         )
 
     def to_arrow(self) -> pa.RecordBatch:
         """As one batch, which any Arrow file can hold."""
         fields = [*self.tuples.schema, pa.field(_MET, pa.int64()), pa.field(_MATCHED, pa.bool_())]
-        metadata = {_POSITION: str(self.position), _VERSION: str(self.version)}
+        metadata = {_POSITION: str(self.position), _VERSION: str(self.version), _SHED: self.shed}
         columns = [*self.tuples.columns, pa.array(self.met), pa.array(self.matched)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
 
@@ -119,6 +129,7 @@ class Snapshot:
             batch.column(_MATCHED).to_numpy(zero_copy_only=False),
             int(metadata[_POSITION.encode()]),
             int(metadata[_VERSION.encode()]),
+            metadata.get(_SHED.encode(), b"").decode(),
         )
 
 
@@ -146,6 +157,9 @@ class Join(Protocol):
 
     def advance(self) -> Answers:
         """Do one disk access, and answer what it allows."""
+
+    def shed(self, count: int) -> pa.RecordBatch:
+        """Let up to `count` waiting tuples go, the oldest first; none where the oldest have met a part of the master."""
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first; no more than `limit`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
@@ -29,6 +30,7 @@ class Driver:
     follow: bool = False  # the master's newest version, for tuples that arrive from then on
     retune: Retune | None = None
     resume: Snapshot | None = None
+    first: pa.RecordBatch | None = None  # of the stream, which had to be looked at; the source has the others
     rest: Tuples | None = None  # arrived, but not offered yet
     first_number: int = 0  # of the batch that `rest` is of
 
@@ -42,6 +44,17 @@ class Driver:
         """Counts of everything."""
         return self.opened.join.stats
 
+    def counted(self) -> JoinStats:
+        """The counts, with how many wait now."""
+        self.stats.waiting = self.opened.join.pending + self.unoffered
+        self.stats.disk_seconds = self.opened.disk_seconds
+        return self.stats
+
+    @property
+    def unoffered(self) -> int:
+        """How many tuples were taken from the stream and not yet offered."""
+        return 0 if self.rest is None else len(self.rest)
+
     def steps(self) -> Iterator[Answers]:
         """Run to the end of the stream, and close the join."""
         try:
@@ -52,14 +65,14 @@ class Driver:
     def run(self) -> Iterator[Answers]:
         """Run to the end of the stream; the answers of a step must be taken before the next one."""
         if self.resume is not None:
-            yield from self._resume(self.resume)
-        for batch in self.source:
+            yield from self.resumed(self.resume)
+        for batch in self._batches():
             if self.follow:
                 yield from self._follow()
             if self.retune is not None:
                 yield from self._retune(self.retune, batch)
-            self.rest, misses = self._arrive(batch)
-            yield self._in_order(misses)
+            self.stats.tuples += len(batch)
+            yield self._in_order(self.arrive(batch))
             yield from self._offer()
             self.first_number += len(batch)
         while self.opened.join.pending:
@@ -69,13 +82,19 @@ class Driver:
     def snapshot(self) -> Snapshot:
         """Every tuple that has arrived and is not answered, between two steps."""
         waiting = self.opened.join.snapshot()
-        if self.rest is None or not len(self.rest):
-            return waiting
-        everything = np.arange(len(self.rest), dtype=np.int64)
-        return waiting.followed_by(self.shape.tuples_of(self.shape.some(self.rest, everything)))
+        if self.rest is not None and len(self.rest):
+            rest = self.shape.some(self.rest, _first(len(self.rest)))
+            waiting = waiting.followed_by(self.shape.tuples_of(rest))
+        return waiting if self.first is None else waiting.followed_by(self.first)
 
-    def _arrive(self, batch: pa.RecordBatch) -> tuple[Tuples, list[pa.RecordBatch]]:
-        """A batch's tuples, and those among them that have no key and so match nothing."""
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self.first is not None:
+            first, self.first = self.first, None
+            yield first
+        yield from self.source
+
+    def arrive(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Take a batch's tuples, to be offered; give those among them that have no key and so match nothing."""
         if self.ordered is not None:
             batch = numbered(batch, self.ordered.column, self.first_number)
         if batch.schema != self.shape.stream:
@@ -84,27 +103,42 @@ class Driver:
                 found=f"a batch with {batch.schema}",
                 hint=f"Cast it to {self.shape.stream}.",
             )
-        self.stats.tuples += len(batch)
-        tuples, keyless = self.shape.keyed(batch)
+        self.rest, keyless = self.shape.keyed(batch)
         self.stats.misses += len(keyless)
         self.stats.answered += len(keyless)
         missed = self.shape.missed(lambda: keyless)
         self.stats.rows += len(missed) if missed is not None else 0
-        return tuples, [missed] if missed is not None else []
+        return [missed] if missed is not None else []
+
+    def offer(self) -> Iterator[Answers]:
+        """Offer the tuples that have arrived as long as there is room for them."""
+        while self.rest is not None and len(self.rest) and self.opened.join.room:
+            if self.ordered is not None and self.ordered.is_full and self.opened.join.pending:
+                return
+            answers, taken = self.opened.join.offer(self.rest)
+            self.rest = self.rest.select(slice(taken, None))
+            yield self._in_order(answers)
+            if not taken:
+                return
+
+    def cut(self, count: int) -> pa.RecordBatch:
+        """Let the last of the tuples that are to be offered go."""
+        if self.rest is None:
+            return self.shape.no_tuples()
+        kept = max(0, len(self.rest) - count)
+        cut = self.rest.select(slice(kept, None))
+        self.rest = self.rest.select(slice(0, kept))
+        return self.shape.tuples_of(self.shape.some(cut, _first(len(cut))))
 
     def _offer(self) -> Iterator[Answers]:
         """Offer the tuples that have arrived until none is left."""
-        while self.rest is not None and len(self.rest):
-            full = self.ordered is not None and self.ordered.is_full and self.opened.join.pending
-            if self.opened.join.room and not full:
-                answers, taken = self.opened.join.offer(self.rest)
-                self.rest = self.rest.select(slice(taken, None))
-                yield self._in_order(answers)
-                if taken:
-                    continue
-            yield self._in_order(self.opened.join.advance())
+        while self.unoffered:
+            yield from self.offer()
+            if self.unoffered:
+                yield self._in_order(self.opened.join.advance())
 
-    def _resume(self, snapshot: Snapshot) -> Iterator[Answers]:
+    def resumed(self, snapshot: Snapshot) -> Iterator[Answers]:
+        """Go on with the tuples of a snapshot."""
         if snapshot.tuples.schema != self.shape.stream:
             raise InvalidInputError(
                 "resuming a join",
@@ -152,3 +186,7 @@ class Driver:
         if len(oldest):
             mark = min(mark, oldest.column(self.ordered.column)[0].as_py())
         yield from self.ordered.due(mark, last=last)
+
+
+def _first(count: int) -> NDArray[np.int64]:
+    return np.arange(count, dtype=np.int64)

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.front import FrequencyRecorder
@@ -89,6 +90,13 @@ class FrontStage:
         self.recorder.used(known, full=self.hot.table.room == 0)
         # Hot rows answer first: the join behind may read, and what it reads may take the places of those found here.
         return chain(self.hot.answer(some.select(slice(0, taken)), known), behind), taken
+
+    def answer_known(self, tuples: Tuples) -> tuple[Answers, I64]:
+        """Answer who meets a hot row; give which do not, none of whom is taken."""
+        known = self.hot.find(tuples)
+        self.stats.front_probes += len(tuples)
+        self.recorder.used(known, full=self.hot.table.room == 0)
+        return self.hot.answer(tuples, known), np.flatnonzero(known < 0)
 
     def advance(self) -> Answers:
         """Let the join behind do its disk access; it reports what it met to `observe`."""
@@ -187,6 +195,10 @@ class FrontStage:
                 return False
             table.remove(victims)
             self.stats.evicted += len(victims)
+
+    def shed(self, count: int) -> pa.RecordBatch:
+        """Those that wait behind."""
+        return self.behind.shed(count)
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first."""

@@ -5,7 +5,8 @@ that the partition answers leaves, wherever it is in the queue. Pages that nobod
 
 Where we deviate: a partition is a block of b pages, extended where a key's rows go on beyond it, so keys may repeat; a tuple
 whose key is in none of its pages leaves as a miss at once; and with `parallel` > 1 the oldest tuples of several
-blocks choose together, so that a device with a queue has something to do. `parallel` = 1 is the paper's.
+blocks choose together, so that a device with a queue has something to do. `parallel` = 1 is the paper's. While tuples
+are shed, which are the oldest, others choose: those at a position of the queue (CACHING section 5.3.1).
 
 Cost of an iteration: c_IO(v_P) + d_T c_H + w (c_O + c_E + c_S + c_A) for the w tuples it answers (X-HYBRID eq. 2, without the
 non-swappable part).
@@ -16,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats, Snapshot
@@ -26,6 +28,7 @@ from semistream.joins.waiting import Waiting
 from semistream.master.keys import is_in
 
 I64 = NDArray[np.int64]
+OLDEST = 1.0
 _LOOK_AHEAD = 3  # times as many tuples as choose: enough that as many remain when those answered have left
 
 
@@ -37,6 +40,7 @@ class HybridJoin:
     finder: PageFinder
     block_pages: int = 1
     parallel: int = 1
+    look_up: float = OLDEST  # where in the queue those that choose are: 0 is the newest
 
     @property
     def stats(self) -> JoinStats:
@@ -55,7 +59,7 @@ class HybridJoin:
 
     @property
     def bound(self) -> int:
-        """Every advance answers at least the oldest tuple."""
+        """Every advance answers at least one tuple: the oldest, or the one at the position that chooses."""
         return self.pending
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
@@ -67,7 +71,11 @@ class HybridJoin:
         if not self.pending:
             return
         # READ the oldest join attribute values from Q.
-        oldest = self._of_each_key(self.waiting.window.oldest(self.parallel))
+        window = self.waiting.window
+        chosen = (
+            window.oldest(self.parallel) if self.look_up >= OLDEST else window.at(self.look_up, self.parallel)
+        )
+        oldest = self._of_each_key(chosen)
         found = self.finder.find(self.waiting.keys(oldest))
         nowhere = found.nowhere()
         yield from self._miss(oldest[nowhere])
@@ -84,7 +92,7 @@ class HybridJoin:
         yield from self._answered(loaded, oldest[complete])
 
     def _of_each_key(self, oldest: I64) -> I64:
-        """Of each key the oldest of these tuples."""
+        """Of each key the first of these tuples."""
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
         return oldest[np.sort(order[keys.take(order).starts()])]
@@ -93,8 +101,10 @@ class HybridJoin:
         """What the next iteration will read, if these pages answer whom they can: it may be read meanwhile.
 
         The tuples that will be the oldest are those now behind them that none of these pages is for. Only where the index is
-        in memory is it worth asking.
+        in memory is it worth asking, and only at the oldest: elsewhere those that arrive meanwhile move the queue.
         """
+        if self.look_up < OLDEST:
+            return None
         if not self.waiting.reader.reads_ahead or self.parallel == 1 or self.finder.master.layout != "key":
             return None
         oldest = self.waiting.window.oldest(_LOOK_AHEAD * self.parallel)
@@ -139,6 +149,10 @@ class HybridJoin:
             self.waiting.answer(tuples)
         else:
             yield from self.waiting.miss(tuples)
+
+    def shed(self, count: int) -> pa.RecordBatch:
+        """The oldest: no partition that was read since they came was for them."""
+        return self.waiting.let_go(count)
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first: they have met nothing."""

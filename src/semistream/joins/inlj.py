@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats, Snapshot
@@ -130,6 +131,10 @@ class IndexNestedLoopJoin:
             met = met or len(rows) > 0
             pages = pages[count:]
         yield from waiting.leave(slot, np.array([met]))
+
+    def shed(self, count: int) -> pa.RecordBatch:
+        """The oldest: they would be looked up next."""
+        return self.waiting.let_go(count)
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first: they have met nothing."""

@@ -75,6 +75,10 @@ class InMemoryJoin:
         """Nothing to do."""
         return iter(())
 
+    def shed(self, count: int) -> pa.RecordBatch:  # noqa: ARG002
+        """Nobody waits."""
+        return self.hot.shape.no_tuples()
+
     def snapshot(self, limit: int | None = None) -> Snapshot:  # noqa: ARG002 - there is nobody
         """Nobody waits."""
         return Snapshot.untouched(pa.RecordBatch.from_pylist([], schema=self.hot.shape.stream), self.version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -16,12 +17,15 @@ from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
+from semistream.joins.paced import PacedDriver
+from semistream.joins.paced_opening import STREAM_SHARE, check_resume, check_shedding, paced_driver
 from semistream.joins.planning import planned, retuner_for
 from semistream.joins.reader import index_bytes
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.master import Master
 from semistream.memory.rowstore import string_bytes
+from semistream.shedding import WEIGHT_COLUMN, ArrivalClock, Shedding
 
 
 @dataclass
@@ -29,19 +33,20 @@ class JoinedStream(Iterator[pa.RecordBatch]):
     """What `join` returns: iterate over it for the output; `stats` says what was done so far."""
 
     schema: pa.Schema
-    _driver: Driver
+    _driver: Driver | PacedDriver
     _steps: Iterator[Answers]
     _answers: Answers = field(default_factory=lambda: iter(()))  # of the last step
 
     @property
     def stats(self) -> JoinStats:
         """Counts of everything so far."""
-        return self._driver.stats
+        return self._driver.counted()
 
     def __next__(self) -> pa.RecordBatch:
         while True:
             batch = next(self._answers, None)
             if batch is not None:
+                self._driver.counted()
                 return batch
             self._answers = next(self._steps)
 
@@ -82,6 +87,9 @@ def join(
     order: Literal["any", "stream"] = "any",
     versions: Literal["pinned", "newest"] = "pinned",
     resume: pa.RecordBatch | None = None,
+    shedding: str | Shedding = "none",
+    shed_to: str | Path | None = None,
+    arrivals: ArrivalClock | None = None,
     disk: str = "direct",
     tuning: Literal["once", "dynamic"] = "once",
     settings: Settings | None = None,
@@ -101,6 +109,9 @@ def join(
         order: "stream" puts results out in the order their tuples came; "any" as they are found.
         versions: "newest" follows the master: tuples are answered from the version that is current when they arrive.
         resume: What `snapshot()` of an earlier join gave: its tuples are answered first.
+        shedding: What happens when the stream is faster than the join: a strategy's name, or a `Shedding`.
+        shed_to: A directory of its own, where shed tuples wait until the load falls.
+        arrivals: Tells how much of the stream has arrived; without it tuples are taken when there is room for them.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
         tuning: "dynamic" watches a stream whose skew or rate drifts, and tunes the join anew while it runs.
         settings: Parameters of the algorithm, for experiments.
@@ -113,6 +124,8 @@ def join(
     _check_choice("versions", versions, ("pinned", "newest"))
     _check_choice("tuning", tuning, ("once", "dynamic"))
     memory_bytes = parse_bytes(memory, name="memory")
+    asked = Shedding.of(shedding)
+    check_shedding(asked, shed_to, arrivals, order=order, versions=versions, tuning=tuning)
     source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
     first = next((batch for batch in source if len(batch)), None)
     schema = first.schema if first is not None else getattr(batches, "schema", None)
@@ -123,7 +136,11 @@ def join(
             hint="Pass a RecordBatchReader to join an empty stream.",
         )
     shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
-    output, heap_bytes, ordered = shape.output, string_bytes_of(shape, first), None
+    heap_bytes, ordered = string_bytes_of(shape, first), None
+    if asked.is_sampled:
+        weighed = schema.append(pa.field(WEIGHT_COLUMN, pa.float64()))
+        shape = shape_join(weighed, master, on=on, how=how, columns=columns, condition=condition)
+    output = shape.output
     if order == "stream":
         ordered = Ordered(number_column(schema), int(SHARE * memory_bytes))
         numbered = schema.append(pa.field(ordered.column, pa.int64()))
@@ -138,16 +155,28 @@ def join(
         settings or Settings(),
         reserve_bytes=index_bytes(master) if versions == "newest" else 0,
         ordered_bytes=ordered.limit_bytes if ordered is not None else 0,
+        stream_bytes=int(STREAM_SHARE * memory_bytes) if arrivals is not None else 0,
     )
+    snapshot = None if resume is None else Snapshot.from_arrow(resume)
+    if snapshot is not None:
+        check_resume(snapshot, shed_to)
     driver = Driver(
         open_join(planned(opening, first)),
-        source if first is None else _chained(first, source),
+        source,
         ordered,
         follow=versions == "newest",
         retune=retuner_for(opening) if tuning == "dynamic" else None,
-        resume=None if resume is None else Snapshot.from_arrow(resume),
+        resume=snapshot,
+        first=first,
     )
-    return JoinedStream(output, driver, driver.steps())
+    if arrivals is None:
+        return JoinedStream(output, driver, driver.steps())
+    try:
+        paced = paced_driver(driver, source, arrivals, asked, shed_to)
+    except BaseException:
+        driver.opened.close()
+        raise
+    return JoinedStream(output, paced, paced.steps())
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -155,11 +184,6 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InvalidInputError(
             f"{name}={value!r}", found="no such choice", hint=f"Choose {' or '.join(map(repr, choices))}."
         )
-
-
-def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def string_bytes_of(shape: JoinShape, batch: pa.RecordBatch | None) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats, Observer, Snapshot
@@ -53,6 +54,10 @@ class BatchLookUp:
     def advance(self) -> Answers:
         """Nothing is left to be done."""
         return iter(())
+
+    def shed(self, count: int) -> pa.RecordBatch:  # noqa: ARG002
+        """Nobody waits."""
+        return self.shape.no_tuples()
 
     def snapshot(self, limit: int | None = None) -> Snapshot:  # noqa: ARG002 - there is nobody
         """Nobody waits."""

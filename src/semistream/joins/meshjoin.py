@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.errors import InvalidInputError
@@ -124,6 +125,10 @@ class MeshJoin:
         count = min(self.step_pages or reader.pages_at_once, reader.pages_at_once)
         pages = np.arange(position, min(position + count, self.pages), dtype=np.int64)
         return pages[: max(1, reader.fitting(pages))]
+
+    def shed(self, count: int) -> pa.RecordBatch:  # noqa: ARG002
+        """None: the oldest have met most of the master, and every tuple costs the same."""
+        return self.waiting.shape.no_tuples()
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first, with what each has met."""

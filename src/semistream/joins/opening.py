@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
 from semistream.front import FrequencyRecorder
-from semistream.joins.base import Join, JoinStats
+from semistream.joins.base import Answers, Join, JoinStats
 from semistream.joins.division import disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
 from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
@@ -33,7 +33,7 @@ from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
 from semistream.joins.reader import Loaded, MasterReader, index_bytes
 from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
-from semistream.joins.sides import JoinShape
+from semistream.joins.sides import JoinShape, Tuples
 from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
 from semistream.master import Master
@@ -53,6 +53,9 @@ class Opening:
     settings: Settings
     reserve_bytes: int = 0  # left free, for the index of a larger version
     ordered_bytes: int = 0  # for answers that wait for their turn
+    stream_bytes: int = (
+        0  # for tuples that have arrived and are not offered, or are on their way to and from the store
+    )
     why: str = ""  # this algorithm, where it was chosen
 
     @property
@@ -84,6 +87,25 @@ class OpenJoin:
         self.reader.disk.close()
         if self.finder is not None:
             self.finder.close()
+
+    @property
+    def disk_seconds(self) -> float:
+        """Time spent reading, in all."""
+        disks = [self.reader.disk, self.finder.index_disk if self.finder is not None else None]
+        return sum(disk.stats.seconds for disk in disks if disk is not None)
+
+    def look_up_at(self, position: float) -> None:
+        """Let the tuples at this position of the queue choose what is read, where tuples choose."""
+        behind = self.join.behind if isinstance(self.join, FrontStage) else self.join
+        hybrid = behind.hybrid if isinstance(behind, XHybridJoin) else behind
+        if isinstance(hybrid, HybridJoin):
+            hybrid.look_up = position
+
+    def answer_known(self, tuples: Tuples) -> tuple[Answers, NDArray[np.int64]]:
+        """Answer who meets a hot row, where there is a front stage; give which do not, none of whom is taken."""
+        if isinstance(self.join, FrontStage):
+            return self.join.answer_known(tuples)
+        return iter(()), np.arange(len(tuples), dtype=np.int64)
 
     def move_to(self, master: Master) -> bool:
         """Go on with another version, when nobody waits: rows in memory that it has unchanged are kept.
@@ -189,6 +211,8 @@ class _Parts:
     def build(self) -> OpenJoin:
         if self.opening.ordered_bytes:
             self.budget.take("ordered output", self.opening.ordered_bytes, who=self.name)
+        if self.opening.stream_bytes:
+            self.budget.take("stream buffer", self.opening.stream_bytes, who=self.name)
         if self.name in LOOKING_UP:
             self.finder = PageFinder.open(
                 self.master, self.stats, self.budget, self.opening.disk_kind, who=self.name

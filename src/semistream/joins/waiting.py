@@ -174,6 +174,13 @@ class Waiting:
             some = slots[start : start + AT_ONCE]
             yield from self.leave(some, np.zeros(len(some), dtype=np.bool_))
 
+    def let_go(self, count: int) -> pa.RecordBatch:
+        """Tuples leave unanswered, the oldest first, as they came."""
+        slots = self.window.oldest(min(count, AT_ONCE))
+        tuples = self.shape.tuples_of(self.window.store.get(slots))
+        self.window.release(slots)
+        return tuples
+
     def keys(self, slots: I64) -> Keys:
         """The keys of waiting tuples."""
         if not self.shape.wide:

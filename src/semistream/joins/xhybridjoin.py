@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.hybridjoin import HybridJoin
@@ -66,6 +67,10 @@ class XHybridJoin:
         before = self.stats.answered
         waiting.answer(met)
         self.stats.front_hits += self.stats.answered - before
+
+    def shed(self, count: int) -> pa.RecordBatch:
+        """Those that wait behind."""
+        return self.hybrid.shed(count)
 
     def snapshot(self, limit: int | None = None) -> Snapshot:
         """The waiting tuples, oldest first."""

@@ -3,9 +3,9 @@
 The papers' hash table H_S and queue Q as one structure inside the budget: a record a tuple (rowstore.py), a table from
 keys to tuples (table.py), and a doubly linked list through the slots that says who came first.
 
-    record    | code | chain | before | after | matched | the tuple |     a slot each
+    record    | code | chain | before | after | flags | the tuple |       a slot each
     table     key -> first .. last            all tuples of a key, oldest first
-    queue     oldest <-> ... <-> newest       before and after
+    queue     oldest <-> .. border <-> .. newest    before and after; those behind the border are flagged young
     filter    eight bits a tuple              clear where no waiting tuple can have a key: small enough for the cache
     pairs     slot, row                       what a match found, until it is put out
 """
@@ -40,12 +40,18 @@ from semistream.memory.table import (
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-_BEFORE, _AFTER, _MATCHED = tables.HEADER_BYTES, tables.HEADER_BYTES + 4, tables.HEADER_BYTES + 8
-_HEADER_BYTES = _MATCHED + 1
+_BEFORE, _AFTER, _FLAGS = tables.HEADER_BYTES, tables.HEADER_BYTES + 4, tables.HEADER_BYTES + 8
+_HEADER_BYTES = _FLAGS + 1
+_MATCHED, _YOUNG = 1, 2  # flags
 _NOBODY = 0xFFFFFFFF
 _PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tuples
 _PAIR_BYTES = 16
-_OLDEST, _NEWEST = 0, 1
+_OLDEST, _NEWEST, _BORDER, _YOUNG_COUNT = (
+    0,
+    1,
+    2,
+    3,
+)  # of the ends; the border is the newest that is not young
 _FILTER_BITS = 8  # a tuple, two of them set: one in twenty keys that nobody waits for passes
 _STALE = 4  # the filter is made anew when one in so many places was left since: bits are only ever set
 _BLOCK = 256  # master rows filtered together
@@ -63,7 +69,7 @@ class Window:
     filter: I64
     capacity: int
     left: int = 0  # since the filter was made
-    _ends: I64 = field(default_factory=lambda: np.array([_NOBODY, _NOBODY], dtype=np.int64))
+    _ends: I64 = field(default_factory=lambda: np.array([_NOBODY, _NOBODY, _NOBODY, 0], dtype=np.int64))
 
     @staticmethod
     def layout(leaves: Sequence[Leaf]) -> RecordLayout:
@@ -172,6 +178,17 @@ class Window:
         _walk(self.table, int(self._ends[_OLDEST]), out)
         return out
 
+    def at(self, position: float, count: int) -> I64:
+        """The slots of the tuple at a position of the queue, 0 the newest and 1 the oldest, and of those before it.
+
+        The border stays where it is asked for, so that finding it again takes as long as it has moved.
+        """
+        count = min(count, self.waiting)
+        _move_border(self.table, self._ends, min(int(position * self.waiting), self.waiting - count))
+        out = np.empty(count, dtype=np.int64)
+        _walk_back(self.table, int(self._ends[_BORDER]), out)
+        return out
+
     def same_key(self, slots: I64) -> I64:
         """All waiting tuples that have the key of one of these, which have distinct keys."""
         out = np.empty(self.waiting, dtype=np.int64)
@@ -227,7 +244,7 @@ def _link(table: Table, bits: I64, ends: I64, codes: U64, slots: I64) -> None:
         insert(table, codes[i], slot)
         _set_bits(bits, hash_of(codes[i]))
         record = table.records + slot * table.stride
-        store8(record + _MATCHED, 0)
+        store8(record + _FLAGS, _YOUNG)
         store32(record + _BEFORE, newest)
         store32(record + _AFTER, _NOBODY)
         if newest != _NOBODY:
@@ -236,6 +253,7 @@ def _link(table: Table, bits: I64, ends: I64, codes: U64, slots: I64) -> None:
             ends[0] = slot
         newest = slot
     ends[1] = newest
+    ends[3] += len(slots)
 
 
 @kernel
@@ -285,7 +303,8 @@ def _match(
                 slots[pairs] = slot
                 rows[pairs] = row
                 if mark:
-                    store8(table.records + slot * table.stride + _MATCHED, 1)
+                    flags = table.records + slot * table.stride + _FLAGS
+                    store8(flags, load8(flags) | _MATCHED)
                 pairs += 1
                 done += 1
                 if slot == last:
@@ -304,15 +323,39 @@ def _walk(table: Table, slot: int, out: I64) -> None:
 
 
 @kernel
+def _walk_back(table: Table, slot: int, out: I64) -> None:
+    for i in range(len(out)):
+        out[i] = slot
+        slot = load32(table.records + slot * table.stride + _BEFORE)
+
+
+@kernel
+def _move_border(table: Table, ends: I64, young: int) -> None:
+    border = ends[2]
+    while ends[3] > young:
+        border = ends[0] if border == _NOBODY else load32(table.records + border * table.stride + _AFTER)
+        flags = table.records + border * table.stride + _FLAGS
+        store8(flags, load8(flags) & _MATCHED)
+        ends[3] -= 1
+    while ends[3] < young:
+        record = table.records + border * table.stride
+        store8(record + _FLAGS, load8(record + _FLAGS) | _YOUNG)
+        border = load32(record + _BEFORE)
+        ends[3] += 1
+    ends[2] = border
+
+
+@kernel
 def _get_matched(table: Table, slots: I64, out: NDArray[np.bool_]) -> None:
     for i in range(len(slots)):
-        out[i] = load8(table.records + slots[i] * table.stride + _MATCHED) != 0
+        out[i] = load8(table.records + slots[i] * table.stride + _FLAGS) & _MATCHED != 0
 
 
 @kernel
 def _set_matched(table: Table, slots: I64, matched: NDArray[np.bool_]) -> None:
     for i in range(len(slots)):
-        store8(table.records + slots[i] * table.stride + _MATCHED, 1 if matched[i] else 0)
+        flags = table.records + slots[i] * table.stride + _FLAGS
+        store8(flags, (load8(flags) & _YOUNG) | (_MATCHED if matched[i] else 0))
 
 
 @kernel
@@ -357,6 +400,10 @@ def _release(table: Table, ends: I64, slots: I64, freed: I64) -> int:
             store32(table.records + after * table.stride + _BEFORE, before)
         else:
             ends[1] = before
+        if load8(record + _FLAGS) & _YOUNG:
+            ends[3] -= 1
+        elif ends[2] == slot:
+            ends[2] = before
         freed[count] = slot
         count += 1
     return count
