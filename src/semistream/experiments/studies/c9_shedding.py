@@ -85,9 +85,8 @@ STUDIES = (
         claims=("C10",),
         x=Axis("arriving tuples, as a multiple of the rate served without shedding"),
         lines=tuple(STRATEGIES),
-        xs=(1.5, 3.0, 6.0),
+        xs=(3.0,),
         case=strategy_case,
         judge=judge_strategy,
-        small_xs=(3.0,),
     ),
 )
