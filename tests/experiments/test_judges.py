@@ -78,7 +78,7 @@ def test_m4_and_m5():
 
 def defaults_rate(budget: float, x: float) -> float:
     """The shape of MESHJOIN's rate: a window that shrinks over a scan whose calls become fewer."""
-    return 1e4 * (budget - x) / (10 + 0.4 / x)
+    return 1e4 * (budget - x) / (10 + 0.2 / x)
 
 
 def test_defaults_and_both_objectives():
@@ -153,6 +153,15 @@ def test_c15_finds_a_wrong_answer_and_a_lost_rate():
     assert outcome("c15_doubling", "C15", point()) == "reproduced"
     assert outcome("c15_doubling", "C15", point(misses=1)) == "in part"
     assert outcome("c15_doubling", "C15", point(timeline=pieces[:10] + pieces[:10])) == "in part"
+
+
+def test_shedding_by_position_and_by_strategy():
+    good = lambda line, x: measured(100 - abs(x - 15) / 2)
+    assert outcome("c9_position", "C9", good) == "reproduced"
+    assert outcome("c9_position", "C9", lambda line, x: measured(100 + x)) == "in part"
+    served = {"tuned": 4.0, "untuned": 3.0, "upfront": 1.0}
+    assert outcome("c10_strategies", "C10", lambda line, x: measured(served[line])) == "reproduced"
+    assert outcome("c10_strategies", "C10", lambda line, x: measured(1)) == "not reproduced"
 
 
 @pytest.mark.parametrize("claim", ["C11", "C12", "C13"])
