@@ -45,8 +45,10 @@ def code_fingerprint() -> str:
     return found.hexdigest()[:16]
 
 
-def manifest(*, scale: str, seed: int, claims: tuple[str, ...], seconds: float) -> dict[str, Any]:
-    """What the report says about the run."""
+def manifest(
+    *, scale: str, seed: int, claims: tuple[str, ...], points: int, kept: int, seconds: float
+) -> dict[str, Any]:
+    """What the report says about the run: `kept` of its points were finished by an earlier one, `seconds` are for the others."""
     return {
         "semistream": _version("semistream"),
         "commit": _commit(),
@@ -55,6 +57,8 @@ def manifest(*, scale: str, seed: int, claims: tuple[str, ...], seconds: float) 
         "scale": scale,
         "seed": seed,
         "claims": list(claims),
+        "points": points,
+        "kept": kept,
         "seconds": round(seconds),
         "cpu": _cpu(),
         "cores": os.cpu_count(),

@@ -94,10 +94,17 @@ class Runner:
         studies = studies_of(claims)
         cases = list(dict.fromkeys(case for study in studies for case in study.points(self.scale).values()))
         machine = [case for study in studies for case in self._machine_points(study).values()]
-        points = self._run(cases, list(dict.fromkeys(machine)))
+        every = [*cases, *dict.fromkeys(machine)]
+        kept = sum(self._path(case).exists() for case in every)
+        points = self._run(cases, every[len(cases) :])
         results = tuple(self._judged(study, points, set(claims)) for study in studies)
         took = manifest(
-            scale=self.scale.name, seed=self.seed, claims=claims, seconds=time.perf_counter() - began
+            scale=self.scale.name,
+            seed=self.seed,
+            claims=claims,
+            points=len(every),
+            kept=kept,
+            seconds=time.perf_counter() - began,
         )
         return Reproduction(claims, self.scale, self.seed, results, took)
 
