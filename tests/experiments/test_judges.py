@@ -141,6 +141,19 @@ def test_c4_loses_a_little_and_then_gains():
     assert outcome("c4_skew", "C4", lambda line, x: measured(100)) in ("in part", "not reproduced")
 
 
+def test_c7_is_a_lead_that_grows():
+    good = lambda line, x: measured(100 * (6 + x / 5 if line == "cmeshjoin" else 1))
+    assert outcome("c7_temporal_locality", "C7", good) == "reproduced"
+    assert (
+        outcome(
+            "c7_temporal_locality", "C7", lambda line, x: measured(100 * (6 if line == "cmeshjoin" else 1))
+        )
+        == "in part"
+    )
+    behind = lambda line, x: measured(100 * (0.5 + x / 100 if line == "cmeshjoin" else 1))
+    assert outcome("c7_temporal_locality", "C7", behind) == "not reproduced"
+
+
 def test_c15_finds_a_wrong_answer_and_a_lost_rate():
     rates = {"doubles": 100, "half, alone": 100, "whole, alone": 60}
     pieces = tuple((100, 1.0) for _ in range(10)) + tuple((60, 1.0) for _ in range(10))
