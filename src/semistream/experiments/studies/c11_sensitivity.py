@@ -17,6 +17,7 @@ from semistream.experiments.verdicts import (
     percent,
     rises,
 )
+from semistream.master.disk.profiles import HDD_2007
 
 PAPER_BEST_SHARE = 15.0
 FRONT_SHARE = 0.15  # of the other two studies: the paper's best
@@ -96,10 +97,17 @@ def behind_rate(measured: Measured) -> float:
 def judge_buffer(run: Run) -> Mapping[str, Verdict]:
     """C13: a best buffer inside."""
     curve = run.curve("cmeshjoin")
+    first = run.at("cmeshjoin", run.xs[0])
+    expected = (HDD_2007.call_s * HDD_2007.bytes_per_s / (0.01 * MASTER_BYTES)) ** 0.5 * (
+        first.disk_seconds / first.seconds
+    ) ** 0.5
     return {
         "C13": decide(
             f"best at {best_at(run.xs, curve):g} % of the memory",
             holds={"the best disk buffer is inside the range": has_interior_best(curve)},
+            why=f"MESHJOIN's best buffer is sqrt(M R c / T) of a call's cost c and a scan's time T (DEFAULTS): {100 * expected:.1f} % of the memory "
+            f"here. The smallest that a page allows at this scale is {run.xs[0]:g} %; at {run.xs[-1]:g} % the rate is "
+            f"{percent(1 - curve[-1] / max(curve))} lower.",
         )
     }
 
