@@ -190,5 +190,5 @@ def test_sensitivity(claim):
         return measured(1000 * rate, front_hits=int(5e5 * rate))
 
     assert outcome(name, claim, good) == "reproduced"
-    bad = lambda line, x: measured(100 * (1 + x), front_hits=int(1e5 * (1 + x)))
+    bad = lambda line, x: measured(100 * (1 + x), front_hits=int(5e4 * (1 + x)))
     assert outcome(name, claim, bad) in ("in part", "not reproduced")
