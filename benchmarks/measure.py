@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 RESULTS = Path(__file__).parent / "results"
+_FAR_APART = 20  # times: a bar of the smallest would not be seen
 Case = Callable[[], float]  # runs once and gives its figure: seconds, or a rate
 
 
@@ -132,6 +133,8 @@ def _plot(path: Path, name: str, figures: Mapping[str, Sequence[float]], unit: s
     ]
     axes.barh(list(figures), middles, xerr=spread, color="#4878a8", ecolor="#333333", capsize=3)
     axes.invert_yaxis()
+    if max(middles) > _FAR_APART * min(middles):
+        axes.set_xscale("log")
     axes.set_xlabel(f"{unit}, median with lowest and highest")
     axes.set_title(name)
     figure.savefig(path, dpi=120)

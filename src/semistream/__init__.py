@@ -4,7 +4,7 @@ Data flows through the folders in this order:
 
     workload/  what arrives  ->  master/  what it meets  ->  memory/  where it waits  ->  front/  what is hot
       ->  shedding/  what can wait  ->  joins/  how it matches  ->  cost/  what we expect  ->  spark/  where it runs
-      ->  cli/
+      ->  pipeline/  end to end  ->  cli/
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ from semistream.master import Master, build_master, open_master
 from semistream.shedding import Shedding
 
 if TYPE_CHECKING:
+    from semistream.pipeline import Pipeline
     from semistream.spark.enrich import enrich, metrics_of
     from semistream.spark.errors import explained
     from semistream.spark.listener import MetricsListener
@@ -27,6 +28,7 @@ __all__ = [
     "JoinedStream",
     "Master",
     "MetricsListener",
+    "Pipeline",
     "SemistreamError",
     "Shedding",
     "Tuning",
@@ -40,7 +42,7 @@ __all__ = [
     "tune",
 ]
 
-_ON_SPARK = ("MetricsListener", "enrich", "explained", "metrics_of")
+_ON_SPARK = ("MetricsListener", "Pipeline", "enrich", "explained", "metrics_of")
 
 
 def __getattr__(name: str) -> Any:
@@ -48,7 +50,9 @@ def __getattr__(name: str) -> Any:
     if name not in _ON_SPARK:
         raise AttributeError(f"module 'semistream' has no attribute {name!r}")
     try:
-        return getattr(import_module("semistream.spark"), name)
+        return getattr(
+            import_module("semistream.pipeline" if name == "Pipeline" else "semistream.spark"), name
+        )
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(("pyspark", "pandas")):
             raise

@@ -1,8 +1,9 @@
-"""Sizes and names that enter from outside, validated once, here."""
+"""Sizes and times that enter from outside, validated once, here."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from fractions import Fraction
 
 from semistream.errors import InvalidInputError
@@ -10,6 +11,8 @@ from semistream.errors import InvalidInputError
 _UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _UNITS |= {f"{u}b": n for u, n in _UNITS.items() if u in "kmgt" and u}
 _UNITS |= {f"{u}i{b}": 1024**p for p, u in enumerate("kmgt", 1) for b in ("", "b")}
+
+_TIME_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_bytes(size: int | str, *, name: str = "size") -> int:
@@ -48,3 +51,22 @@ def format_bytes(size: int) -> str:
             return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError(unit)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a time such as ``24h``, ``30m``, ``7d``, ``0s`` or ``500ms``.
+
+    >>> parse_duration("1.5h").total_seconds()
+    5400.0
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhd])\s*", text)
+    if match is None:
+        raise InvalidInputError(
+            f"a time of {text!r}", found="no time in it", hint="Write 500ms, 30s, 15m, 24h or 7d."
+        )
+    try:
+        return timedelta(**{_TIME_UNITS[match[2]]: float(match[1])})
+    except OverflowError as error:
+        raise InvalidInputError(
+            f"a time of {text!r}", found=str(error), hint="Write a shorter one."
+        ) from error

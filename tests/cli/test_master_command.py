@@ -11,7 +11,7 @@ import pytest
 
 import semistream as ss
 from semistream.cli.main import main
-from semistream.cli.master import parse_duration
+from semistream.config import parse_duration
 from semistream.errors import InvalidInputError
 
 

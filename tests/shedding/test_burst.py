@@ -8,15 +8,14 @@ import pytest
 from pacing import paced
 
 import semistream as ss
-from semistream.joins import Settings
 from semistream.shedding import Shedding
 from semistream.workload.arrivals import Bursty
 
-QUIET, BURST_S, PERIOD_S = 150.0, 60.0, 240.0
-ROWS = 60_000
+QUIET, BURST_S, PERIOD_S = 20.0, 60.0, 150.0  # tuples a second, and seconds of virtual time
+ROWS = 100_000  # two thousand pages: a read of 13 ms answers less than two of the tuples that wait
 
 
-@pytest.mark.parametrize("strategy", ["considering", "upfront", "random"])
+@pytest.mark.parametrize("strategy", ["considering", "upfront"])
 def test_ten_times_the_load_for_a_minute(strategy, tmp_path):
     arrivals = Bursty(
         QUIET * (PERIOD_S + 9 * BURST_S) / PERIOD_S, burst_factor=10.0, burst_s=BURST_S, period_s=PERIOD_S
@@ -24,23 +23,21 @@ def test_ten_times_the_load_for_a_minute(strategy, tmp_path):
     assert arrivals.quiet_rate == pytest.approx(QUIET)
     tuples = int(arrivals.rate * PERIOD_S)
     generator = np.random.default_rng(3)
-    master = pa.table(
-        {"k": np.arange(ROWS), "v": np.arange(ROWS), "name": [f"product {i:06d}" for i in range(ROWS)]}
-    )
-    built = ss.build_master(master, tmp_path / "m", key="k", page_bytes=1 << 16)
-    keys = np.minimum(generator.zipf(1.1, tuples), ROWS) - 1
+    names = [f"{i:064d}" for i in range(ROWS)]
+    master = pa.table({"k": np.arange(ROWS), "v": np.arange(ROWS), "name": names})
+    built = ss.build_master(master, tmp_path / "m", key="k", page_bytes=4096)
+    keys = generator.integers(0, ROWS, tuples)
     stream = pa.table({"k": pa.array(keys, pa.int64()), "n": pa.array(range(tuples), pa.int64())})
     joined = paced(
         stream,
         built,
         arrivals,
         shedding=Shedding(strategy),
-        rows=5000,
         shed_to=tmp_path / "shed",
         on="k",
+        columns=["v"],
         algorithm="chybridjoin",
-        memory=600_000,
-        settings=Settings(disk_buffer=1 << 16, parallel=1),
+        memory=120_000,
     )
     answered = np.zeros(tuples, dtype=np.int64)
     most_shed = 0
@@ -50,11 +47,11 @@ def test_ten_times_the_load_for_a_minute(strategy, tmp_path):
         stats = joined.stats
         most_shed = max(most_shed, stats.shed)
         assert stats.used_bytes <= stats.budget_bytes
-        assert stats.shedding.buffer_bytes <= stats.used["stream buffer"]
-    stats = joined.stats
+        assert stats.shedding.buffer_bytes_most <= stats.used["stream buffer"]
     assert stats.shedding.overloads >= 1
-    assert most_shed > 5000  # or it was no burst
+    assert most_shed > 1000  # or it was no burst
     assert (answered == 1).all()
+    stats = joined.stats
     assert (stats.waiting, stats.shed, stats.shedding.backlog) == (0, 0, 0)
     assert stats.shedding.returned == stats.shedding.shed_in_all > 0
     assert not (tmp_path / "shed").exists()

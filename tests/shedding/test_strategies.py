@@ -137,7 +137,7 @@ class Scripted:
             memory=16_000,
             disk="buffered",
             settings=Settings(disk_buffer=4096, parallel=1),
-            shedding=Shedding(strategy),
+            shedding=Shedding(strategy, position=0.15),
             shed_to=self.folder,
             arrivals=Script(looks),
         )
@@ -271,4 +271,4 @@ def arrival_clock() -> Timed:
 def test_what_cannot_be_done_together_is_refused(options, message, tmp_path):
     master = ss.build_master(pa.table({"k": [1], "v": [2]}), tmp_path / "s", key="k")
     with pytest.raises(InvalidInputError, match=message):
-        ss.join(pa.table({"k": [1]}), master, on="k", disk="buffered", **options)
+        ss.join(pa.table({"k": [1]}), master, on="k", algorithm="hybridjoin", disk="buffered", **options)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 import sys
 import time
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -17,12 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from semistream.cli.progress import counting
-from semistream.config import format_bytes
-from semistream.errors import InvalidInputError
+from semistream.config import format_bytes, parse_duration
 from semistream.master import LAYOUTS, Master, build_master, open_master
 from semistream.master.sources import open_source
-
-_TIME_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def add_commands(commands: Any) -> None:
@@ -157,21 +152,6 @@ def show(master: Master) -> None:
     for i, column in enumerate(master.manifest.columns):
         row("columns" if i == 0 else "", column)
     Console(highlight=False).print(table)
-
-
-def parse_duration(text: str) -> timedelta:
-    """Read a time such as ``24h``, ``30m``, ``7d`` or ``0s``."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", text)
-    if match is None:
-        raise InvalidInputError(
-            f"a time of {text!r}", found="no time in it", hint="Write 30s, 15m, 24h or 7d."
-        )
-    try:
-        return timedelta(**{_TIME_UNITS[match[2]]: float(match[1])})
-    except OverflowError as error:
-        raise InvalidInputError(
-            f"a time of {text!r}", found=str(error), hint="Write a shorter one."
-        ) from error
 
 
 def _spark_frame(paths: list[str]) -> Any:

@@ -68,7 +68,7 @@ def _can(name: str, opening: Opening) -> bool:
 
 
 def _memory(opening: Opening) -> int:
-    return opening.memory_bytes - opening.reserve_bytes - opening.ordered_bytes
+    return opening.memory_bytes - opening.reserve_bytes - opening.ordered_bytes - opening.stream_bytes
 
 
 def _skew(opening: Opening, sample: pa.RecordBatch | None) -> tuple[float, bool]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from semistream.cost.disks import DiskCosts
 from semistream.cost.popularity import Ranks
 from semistream.cost.prices import Prices
+from semistream.front.steady import PLACES
 from semistream.joins.division import Division
 from semistream.joins.registry import Settings
 
@@ -28,6 +29,9 @@ class Case:
     disk: DiskCosts  # c_IO
     prices: Prices  # c_H, c_O, c_E, c_S, c_A
     overlapped: bool  # reading and joining go on side by side
+    small_places: int = (
+        PLACES  # of the instance that stands for a front stage: fewer are faster and less exact
+    )
 
     @property
     def page_rows(self) -> float:

@@ -21,8 +21,6 @@ at once; then the queue itself is followed (memory/turnover.py).
 
 from __future__ import annotations
 
-import numpy as np
-
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
@@ -71,15 +69,20 @@ def _held(blocks: Blocks, time: float, share_beside: float) -> float:
     return waiting(blocks, time) + beside
 
 
+def block_pages(case: Case) -> int:
+    """Pages of a block: k."""
+    return min(case.settings.block_pages, case.division.pages_at_once)
+
+
 def blocks_of(case: Case, ranks: Ranks, skip_rows: float = 0.0) -> Blocks:
     """The blocks that are read, by how often they are asked for."""
-    rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    rows = case.page_rows * block_pages(case)
     return by_rank(ranks, rows, skip_rows) if case.layout == "frequency" else scattered(ranks, rows)
 
 
 def read_s(case: Case) -> float:
     """c_IO(k), with the index page that names the block where the index is on disk."""
-    pages = min(case.settings.block_pages, case.division.pages_at_once)
+    pages = block_pages(case)
     together = blocks_at_once(case)
     index = (
         case.disk.random_s(together, case.index_page_bytes, case.index_page_bytes)
@@ -91,7 +94,7 @@ def read_s(case: Case) -> float:
 
 def blocks_at_once(case: Case) -> int:
     """Blocks that the oldest tuples choose together: 1 is the papers'."""
-    pages = min(case.settings.block_pages, case.division.pages_at_once)
+    pages = block_pages(case)
     return max(1, min(case.settings.parallel, case.division.pages_at_once // pages))
 
 
@@ -108,7 +111,7 @@ def x_hybrid(case: Case) -> Loop:
         case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
     )
     tuples = finished_per_read(blocks, case.division.window_tuples, share)
-    k_rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    k_rows = case.page_rows * block_pages(case)
     # One advance reads `together` blocks, and the pinned rows probe once for all of them.
     return Loop(
         tuples=tuples,
@@ -136,18 +139,17 @@ def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
     if blocks.total <= 1e-12:  # all of the master is in memory
         return Loop(tuples=1.0, io_s=0.0, front_probes=1.0, front_share=1.0)
     tuples = finished_per_read(blocks, case.division.window_tuples)
-    k_rows = case.page_rows * min(case.settings.block_pages, case.division.pages_at_once)
+    return iteration(case, tuples, blocks.total, front_probes=front_probes)
+
+
+def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: bool) -> Loop:
+    """The read of a block that finishes so many tuples of the stream, a share of which has waited."""
     return Loop(
         tuples=tuples,
         io_s=read_s(case),
-        probes=k_rows,
+        probes=case.page_rows * block_pages(case),
         front_probes=tuples if front_probes else 0.0,
-        waited=tuples * blocks.total,
-        front_share=1.0 - blocks.total,
+        waited=tuples * waiting_share,
+        front_share=1.0 - waiting_share,
         steps=1 / blocks_at_once(case),
     )
-
-
-def mean_wait(case: Case, ranks: Ranks) -> float:
-    """T for a stream of which a front stage lets `ranks` through."""
-    return float(np.asarray(time_in_window(blocks_of(case, ranks), case.division.window_tuples)))

@@ -41,10 +41,6 @@ class Ranks:
         beyond = min(max(count - len(self.chance), 0.0), self.others)
         return share + beyond * self.other_chance
 
-    def thinned(self, kept: F64, other_kept: float) -> Ranks:
-        """The keys that go on to the join behind a front stage: each with so much of its chance."""
-        return Ranks(self.chance * kept, self.others, self.other_chance * other_kept)
-
     @property
     def total(self) -> float:
         """The share of the stream that this is."""

@@ -22,6 +22,7 @@ from semistream.cost.case import Case, Loop
 from semistream.cost.models import MODELS, case_of, predict
 from semistream.cost.skew import check_skew, estimated_skew
 from semistream.errors import InvalidInputError
+from semistream.front.steady import PLACES
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import heap_bytes_of
 from semistream.joins.registry import Settings, check_algorithm
@@ -32,6 +33,7 @@ _FRONT = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybr
 _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin")
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
 _REFINEMENTS = 3
+_ROUGH_PLACES = 1 << 8  # enough to compare settings with
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,10 @@ class Question:
             tuple_heap_bytes=self.tuple_heap_bytes,
         )
 
-    def point(self, memory_bytes: int, settings: Settings) -> Point | None:
+    def point(self, memory_bytes: int, settings: Settings, *, small_places: int = PLACES) -> Point | None:
         """What a setting gives; None where it does not fit."""
         try:
-            case = self.case(memory_bytes, settings)
+            case = replace(self.case(memory_bytes, settings), small_places=small_places)
         except InvalidInputError:
             return None
         loop: Loop = predict(case)
@@ -150,6 +152,7 @@ def tune(
         best = best_rate(question, memory_bytes)
     else:
         best = least_memory(question, float(rate or 0.0))
+    best = question.point(best.memory_bytes, best.settings) or best  # exactly
     division = question.case(best.memory_bytes, best.settings).division
     return Tuning(
         question.algorithm,
@@ -316,7 +319,7 @@ def _best_of(
     best: tuple[Point, tuple[float, ...]] | None,
 ) -> tuple[Point, tuple[float, ...]] | None:
     for place in places:
-        found = question.point(memory_bytes, _settings(question, axes, place))
+        found = question.point(memory_bytes, _settings(question, axes, place), small_places=_ROUGH_PLACES)
         if found is not None and (best is None or found.rate_per_s > best[0].rate_per_s):
             best = found, place
     return best
@@ -338,12 +341,14 @@ def _curve(question: Question, best: Point) -> Iterator[Point]:
             changed = replace(settings, disk_buffer=pages * page)
             if question.algorithm in _BLOCKS and question.parallel == 1:
                 changed = replace(changed, block_pages=pages)
-            found = question.point(best.memory_bytes, changed)
+            found = question.point(best.memory_bytes, changed, small_places=_ROUGH_PLACES)
             if found is not None:
                 yield found
     if settings.front_share is not None:
         for share in np.linspace(0.05, 0.9, 9):
-            found = question.point(best.memory_bytes, replace(settings, front_share=float(share)))
+            found = question.point(
+                best.memory_bytes, replace(settings, front_share=float(share)), small_places=_ROUGH_PLACES
+            )
             if found is not None:
                 yield found
 

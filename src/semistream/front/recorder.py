@@ -30,13 +30,14 @@ U8 = NDArray[np.uint8]
 I32 = NDArray[np.int32]
 BYTES_PER_ROW = 4
 SKETCH_BYTES_PER_ROW = 8
-_VICTIMS = 32  # a search for victims finds one in so many of all keys
-_HALVING = 10  # tuples per place between two halvings
+VICTIMS = 32  # a search for victims finds one in so many of all keys
+HALVING = 10  # tuples per place between two halvings
 _HALVING_SKETCH = 20  # it counts more finely, and so is worth keeping longer
-_PERIOD = 0.25  # tuples per place between two looks at the threshold
-_EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
-_LAZY = 0.005
-_FIRST_THRESHOLD = 2
+PERIOD = 0.25  # tuples per place between two looks at the threshold
+EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
+LAZY = 0.005
+_TOLD_APART = 1023  # uses; keys used more often than that are alike
+FIRST_THRESHOLD = 2
 _MOST = 1 << 30
 _NOBODY = np.empty(0, dtype=np.int64)
 
@@ -46,11 +47,12 @@ class FrequencyRecorder:
     """Frequencies by the slot that a key is known by; -1 where there is none."""
 
     uses: I32
-    threshold: int = _FIRST_THRESHOLD
+    threshold: int = FIRST_THRESHOLD
     floor: int = 0  # the frequency of the last victims
     evicted: int = 0  # in this period
     asked: int = 0  # tuples in this period
     until_halved: int = 0  # tuples
+    hand: int = 0  # of keys used alike, those after it leave first
     sketch: U8 | None = None  # how often absent keys were asked for lately, by hash
     _victims: I64 = field(default_factory=lambda: _NOBODY)  # the least frequent last
 
@@ -69,7 +71,7 @@ class FrequencyRecorder:
     @property
     def period(self) -> int:
         """Tuples between two halvings."""
-        return (_HALVING if self.sketch is None else _HALVING_SKETCH) * len(self.uses)
+        return (HALVING if self.sketch is None else _HALVING_SKETCH) * len(self.uses)
 
     @property
     def least(self) -> int:
@@ -116,7 +118,7 @@ class FrequencyRecorder:
             if self.sketch is not None:
                 self.sketch >>= 1
             self.until_halved = self.period
-        if self.asked >= _PERIOD * len(self.uses):
+        if self.asked >= PERIOD * len(self.uses):
             self._adapt(full=full)
 
     def victims(self, count: int) -> I64:
@@ -143,22 +145,50 @@ class FrequencyRecorder:
         self.uses[slots] = -1
 
     def _seek(self) -> None:
-        present = np.flatnonzero(self.uses >= 0)
-        if not len(present):
-            return
-        count = max(1, len(present) // _VICTIMS)
-        uses = self.uses[present]
-        least = np.argpartition(uses, count - 1)[:count]
-        self._victims = present[least[np.argsort(-uses[least], kind="stable")]]
+        present = int(np.count_nonzero(self.uses >= 0))
+        self._victims = np.empty(max(1, present // VICTIMS) if present else 0, dtype=np.int64)
+        if present:
+            self.hand = least_used(self.uses, self.hand, self._victims)
 
     def _adapt(self, *, full: bool) -> None:
         """Move the threshold, once a period."""
         share = self.evicted / self.asked
-        if share > _EAGER:
+        if share > EAGER:
             self.threshold = min(self.threshold + 1, _MOST)
-        elif (share < _LAZY or not full) and self.threshold > 1:
+        elif (share < LAZY or not full) and self.threshold > 1:
             self.threshold -= 1
         self.asked = self.evicted = 0
+
+
+@kernel
+def least_used(uses: I32, hand: int, out: I64) -> int:
+    """Fill `out` with the slots of the least used keys, the least used last; give where the hand is now.
+
+    Of keys used alike the first after the hand are taken, as a clock does it: who came long ago leaves before newcomers.
+    """
+    counts = np.zeros(_TOLD_APART + 1, dtype=np.int64)
+    for slot in range(len(uses)):
+        if uses[slot] >= 0:
+            counts[min(uses[slot], _TOLD_APART)] += 1
+    level, below = 0, 0
+    while below + counts[level] < len(out):
+        below += counts[level]
+        level += 1
+    alike, at, last = len(out) - below, len(out), hand
+    for step in range(len(uses)):
+        slot = (hand + step) % len(uses)
+        if uses[slot] < 0:
+            continue
+        use = min(uses[slot], _TOLD_APART)
+        if use == level and alike > 0:
+            alike -= 1
+            last = slot + 1
+        elif use >= level:
+            continue
+        at -= 1
+        out[at] = slot
+    out[:] = out[np.argsort(-uses[out], kind="mergesort")]
+    return last % len(uses)
 
 
 @kernel

@@ -14,14 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.front.recorder import (
-    _EAGER,
-    _FIRST_THRESHOLD,
-    _HALVING,
-    _LAZY,
-    _PERIOD,
-    _VICTIMS,
-)
+from semistream.front.recorder import EAGER, FIRST_THRESHOLD, HALVING, LAZY, PERIOD, VICTIMS, least_used
 from semistream.kernel import kernel
 
 F64 = NDArray[np.float64]
@@ -32,43 +25,47 @@ SCAN, BLOCK, LOOKUP = (
     1,
     2,
 )  # how rows come to be read: in a cycle, by block when somebody waits, for each tuple
-_PLACES = 1 << 12  # of the small instance
+PLACES = 1 << 12  # of the small instance
 _ALWAYS = 60.0  # uses, while as many tuples come as there are places: such a key is always in
-_WARM = 6 * _HALVING  # tuples per place
-_MEASURED = 4 * _HALVING
+_WARM = 6 * HALVING  # tuples per place
+_MEASURED = 4 * HALVING
 _WARM_WAITS = 10
 _MEASURED_WAITS = 4
-_MOST_USES = 1 << 12
 _SEED = 2007
 
 
 @dataclass(frozen=True)
 class Steady:
-    """What goes on to the join behind: of each of some ranks (ascending) the share of its tuples."""
+    """What goes on to the join behind."""
 
-    ranks: F64
-    absent: F64
-    share: float  # of the whole stream
-
-    def of(self, ranks: F64) -> F64:
-        """The share of each rank's tuples that go on."""
-        return np.interp(ranks, self.ranks, self.absent)
+    share: float  # of the stream
+    waiting: float = 0.0  # tuples, on average; of blocks alone
+    tuples_per_read: float = 1.0  # of the stream; of blocks alone
 
 
 def steady(
-    chance: F64, others: int, other_chance: float, *, places: int, how: int, wait: float, page_rows: float
+    chance: F64,
+    others: int,
+    other_chance: float,
+    *,
+    places: int,
+    how: int,
+    wait: float,
+    together: float,
+    small_places: int = PLACES,
 ) -> Steady:
     """Follow the rules for keys of these chances, then of `others` alike ones.
 
-    `wait` is for how many tuples of the stream a tuple waits behind the front stage, `page_rows` how many rows come together.
+    `wait` is for how many tuples of the stream a tuple waits behind the front stage; `together` how many rows of a block are
+    read at once, or how many tuples look their rows up at once.
     """
     total = len(chance) + others
     if places >= total:
-        return Steady(np.zeros(1), np.zeros(1), 0.0)
+        return Steady(0.0)
     always = int(np.searchsorted(-chance, -_ALWAYS / places, side="right"))
     always = min(always, places - 1)
     free = places - always
-    factor = max(1.0, free / _PLACES)
+    factor = max(1.0, free / small_places)
     # One key in `factor`, evenly over the ranks.
     ranks = always + (np.arange(int((total - always) / factor)) + 0.5) * factor
     known = np.minimum(ranks.astype(np.int64), len(chance) - 1)
@@ -81,76 +78,58 @@ def steady(
     step = scale / float(cumulated[-1])  # tuples of the whole stream per arrival here, in small ones
     every = places * scale  # as many tuples as the original has places, in small ones
     waits = wait * scale
-    warm = int(max(_WARM * every, _WARM_WAITS * waits) / step)
-    measured = int(max(_MEASURED * every, _MEASURED_WAITS * waits) / step)
+    rough = 1.0 if small_places >= PLACES else 0.4
+    warm = int(rough * max(_WARM * every, _WARM_WAITS * waits) / step)
+    measured = int(rough * max(_MEASURED * every, _MEASURED_WAITS * waits) / step)
     draws = np.searchsorted(cumulated, generator.random(warm + measured) * cumulated[-1])
-    asked, absent = np.zeros(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
-    _follow(
+    absent, reads, waited, elapsed = _follow(
         np.minimum(draws, len(some) - 1),
+        len(some),
         warm,
         small,
         every,
         step,
         how,
         waits,
-        max(1, round(page_rows)),
-        asked,
-        absent,
+        max(1, round(together if how == BLOCK else together * scale)),
     )
-    return _by_rank(
-        np.asarray(ranks, dtype=np.float64),
-        order,
-        asked,
-        absent,
-        always,
-        np.asarray(some * factor, dtype=np.float64),
-    )
-
-
-def _by_rank(ranks: F64, order: I64, asked: I64, absent: I64, always: int, chance: F64) -> Steady:
-    """Counts of neighbouring ranks together: enough for a smooth share."""
-    by = np.empty(len(order), dtype=np.int64)
-    by[order] = np.arange(len(order))
-    asked, absent = asked[by], absent[by]
-    reached = np.cumsum(asked)
-    bins = np.minimum(reached * 128 // max(int(reached[-1]), 1), 127)
-    starts = np.flatnonzero(np.diff(bins, prepend=-1))
-    came = np.maximum(np.add.reduceat(asked, starts), 1)
-    share = np.add.reduceat(absent, starts) / came
-    middle = (ranks[starts] + np.append(ranks[starts[1:]], ranks[-1])) / 2
-    total = float(np.add.reduceat(chance, starts) @ share)
-    return Steady(np.concatenate([[always - 1], middle]), np.concatenate([[0.0], share]), total)
+    through = absent / max(measured, 1) * float(cumulated[-1]) / scale
+    return Steady(through, waiting=waited / scale, tuples_per_read=elapsed / max(reads, 1))
 
 
 @kernel
 def _follow(
     draws: I64,
+    keys: int,
     warm: int,
     places: int,
     every: float,
     step: float,
     how: int,
     wait: float,
-    page_rows: int,
-    asked: I64,
-    absent: I64,
-) -> None:
-    """The rules of FrontStage and FrequencyRecorder, key by key; `every` tuples are as many as the original has places."""
-    keys = len(asked)
-    uses = np.full(keys, -1, dtype=np.int64)
+    together: int,
+) -> tuple[int, int, float, float]:
+    """The rules of FrontStage and FrequencyRecorder, key by key; `every` tuples are as many as the original has places.
+
+    Gives, after the warm-up: tuples that went on, reads, how many tuples waited on average, and time.
+    """
+    slot_of = np.full(keys, -1, dtype=np.int64)
+    key_of = np.full(places, -1, dtype=np.int64)
+    uses = np.full(places, -1, dtype=np.int32)
     waiting = np.zeros(keys, dtype=np.int64)
+    page_rows = together if how == BLOCK else 1
     pages = keys // page_rows + 1
-    due_page = np.empty(pages + 1, dtype=np.int64)
-    due_time = np.empty(pages + 1, dtype=np.float64)
+    room = 1 + (len(draws) if how == LOOKUP else pages)
+    due = np.empty(room, dtype=np.int64)  # blocks to be read, or keys to be looked up, and when
+    due_time = np.empty(room, dtype=np.float64)
     queued = np.zeros(pages, dtype=np.bool_)
     head, tail = 0, 0
-    victims = np.empty(places // _VICTIMS + 2, dtype=np.int64)
-    left = 0  # of the victims
+    victims, left, hand = np.empty(max(1, places // VICTIMS), dtype=np.int64), 0, 0
     inside = 0
-    threshold, floor = _FIRST_THRESHOLD, 0
-    evicted, period, until = 0.0, 0.0, _HALVING * every
+    threshold, floor = FIRST_THRESHOLD, 0
+    evicted, period, until = 0.0, 0.0, HALVING * every
     now, scanned = 0.0, 0
-    counts = np.empty(_MOST_USES + 1, dtype=np.int64)
+    absent, reads, held, waited, began = 0, 0, 0, 0.0, 0.0
     for i in range(len(draws)):
         now += step
         key = draws[i]
@@ -164,83 +143,72 @@ def _follow(
                     last = first
                     scanned += 1
             elif head != tail and due_time[head] <= now:
-                page = due_page[head]
-                head = (head + 1) % (pages + 1)
-                queued[page] = False
-                first, last = page * page_rows, min(keys, (page + 1) * page_rows) - 1
+                first = due[head] * page_rows
+                last = min(keys, first + page_rows) - 1
+                queued[due[head]] = False
+                if how == LOOKUP:  # as many of this key as look up together
+                    waiting[first] = 0
+                    begin = head - head % together
+                    for j in range(begin, min(begin + together, tail)):
+                        waiting[first] += due[j] == first
+                head = (head + 1) % room
             if last < first:
                 break
+            reads += 1
             for other in range(first, last + 1):
                 count = waiting[other]
                 if count == 0:
                     continue
                 waiting[other] = 0
-                if count < threshold or uses[other] >= 0:
+                held -= count
+                if count < threshold or slot_of[other] >= 0:
                     continue
-                if inside == places:
-                    # The least used leaves.
-                    while True:
-                        if left == 0:
-                            counts[:] = 0
-                            for k in range(keys):
-                                if uses[k] >= 0:
-                                    counts[min(uses[k], _MOST_USES)] += 1
-                            want = max(1, inside // _VICTIMS)
-                            level, below = 0, 0
-                            while below + counts[level] < want:
-                                below += counts[level]
-                                level += 1
-                            equal = want - below
-                            for k in range(keys):
-                                if uses[k] == level and equal > 0:
-                                    victims[left] = k
-                                    left += 1
-                                    equal -= 1
-                            for k in range(keys):
-                                if uses[k] >= 0 and uses[k] < level:
-                                    victims[left] = k
-                                    left += 1
-                        left -= 1
-                        victim = victims[left]
-                        if uses[victim] >= 0:
-                            break
-                    floor = max(floor, uses[victim])
-                    uses[victim] = -1
+                slot = inside
+                if inside == places:  # the least used leaves
+                    if left == 0:
+                        hand = least_used(uses, hand, victims)
+                        left = len(victims)
+                    left -= 1
+                    slot = victims[left]
+                    floor = max(floor, int(uses[slot]))
+                    slot_of[key_of[slot]] = -1
                     evicted += 1.0
-                    inside -= 1
-                uses[other] = floor + count
-                inside += 1
+                else:
+                    inside += 1
+                slot_of[other], key_of[slot], uses[slot] = slot, other, floor + count
         # The tuple.
         period += step
         until -= step
-        counting = i >= warm
-        if counting:
-            asked[key] += 1
-        if uses[key] >= 0:
-            uses[key] += 1
+        if i == warm:
+            absent, reads, waited, began = 0, 0, 0.0, now
+        waited += held * step
+        if slot_of[key] >= 0:
+            uses[slot_of[key]] += 1
         else:
-            if counting:
-                absent[key] += 1
-            waiting[key] += 1
+            absent += 1
             if how == LOOKUP:
-                if not queued[key // page_rows]:
-                    queued[key // page_rows] = True
-                    due_page[tail], due_time[tail] = key // page_rows, now
-                    tail = (tail + 1) % (pages + 1)
-            elif how == BLOCK and not queued[key // page_rows]:
-                queued[key // page_rows] = True
-                due_page[tail], due_time[tail] = key // page_rows, now + wait
-                tail = (tail + 1) % (pages + 1)
+                due[tail], due_time[tail] = key, now + wait
+                tail += 1
+            else:
+                waiting[key] += 1
+                held += 1
+                page = key // page_rows
+                if how == BLOCK and not queued[page]:
+                    queued[page] = True
+                    due[tail], due_time[tail] = page, now + wait
+                    tail = (tail + 1) % room
         if until <= 0:
-            for k in range(keys):
-                if uses[k] > 0:
-                    uses[k] >>= 1
+            for slot in range(places):
+                if uses[slot] > 0:
+                    uses[slot] >>= 1
             floor >>= 1
-            until = _HALVING * every
-        if period >= _PERIOD * every:
+            until = HALVING * every
+        if period >= PERIOD * every:
             share = evicted / period
-            if share > _EAGER:
+            if share > EAGER:
                 threshold += 1
-            elif (share < _LAZY or inside < places) and threshold > 1:
+            elif (share < LAZY or inside < places) and threshold > 1:
                 threshold -= 1
             evicted, period = 0.0, 0.0
+    elapsed = max(now - began, 1e-12)
+    return absent, reads, waited / elapsed, elapsed

@@ -138,8 +138,8 @@ def join(
     shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
     heap_bytes, ordered = string_bytes_of(shape, first), None
     if asked.is_sampled:
-        weighed = schema.append(pa.field(WEIGHT_COLUMN, pa.float64()))
-        shape = shape_join(weighed, master, on=on, how=how, columns=columns, condition=condition)
+        schema = schema.append(pa.field(WEIGHT_COLUMN, pa.float64()))
+        shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
     output = shape.output
     if order == "stream":
         ordered = Ordered(number_column(schema), int(SHARE * memory_bytes))
@@ -161,7 +161,7 @@ def join(
     if snapshot is not None:
         check_resume(snapshot, shed_to)
     driver = Driver(
-        open_join(planned(opening, first)),
+        open_join(planned(opening, first if first is None else _with_columns(first, shape.stream))),
         source,
         ordered,
         follow=versions == "newest",
@@ -184,6 +184,13 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InvalidInputError(
             f"{name}={value!r}", found="no such choice", hint=f"Choose {' or '.join(map(repr, choices))}."
         )
+
+
+def _with_columns(batch: pa.RecordBatch, stream: pa.Schema) -> pa.RecordBatch:
+    """A batch of the stream with the columns that the join adds to it: weights, or numbers."""
+    for added in list(stream)[batch.num_columns :]:
+        batch = batch.append_column(added, pa.nulls(len(batch), added.type))
+    return batch
 
 
 def string_bytes_of(shape: JoinShape, batch: pa.RecordBatch | None) -> float:

@@ -32,12 +32,16 @@ I64 = NDArray[np.int64]
 class MeshJoin:
     """The cyclic scan. `per_step` is w: tuples let in per iteration; None lets in what there is room for.
 
-    `step_pages` is b, at most what the disk buffer holds. Both may be changed at any time.
+    `step_pages` is b, at most what the disk buffer holds. Both may be changed at any time, and so may `most`, how many
+    pages may still be read before somebody says so; only while nobody waits, `part` may be: the pages first .. end - 1 are then all
+    the master there is. Positions count from its first page.
     """
 
     waiting: Waiting
     per_step: int | None = None
     step_pages: int | None = None
+    most: int | None = None
+    part: tuple[int, int] | None = None
     position: int = 0  # the next page to be read
     read: int = 0  # pages read since the beginning
     taken: int = 0  # tuples let in since the last iteration
@@ -53,7 +57,7 @@ class MeshJoin:
     @property
     def pages(self) -> int:
         """N_R."""
-        return self.waiting.reader.master.pages
+        return self.part[1] - self.part[0] if self.part else self.waiting.reader.master.pages
 
     @property
     def room(self) -> int:
@@ -89,10 +93,13 @@ class MeshJoin:
             yield from waiting.miss(waiting.window.oldest(self.pending))
             return
         # Line 2: read b pages, but none that the oldest tuple has met, and none over the master's end.
-        left = self.pages - (self.read - self.entered[0][0])
-        pages = self._next(self.position)[:left]
+        pages = self._wanted(self.position, self.read)
+        if not len(pages):
+            return
         position = (self.position + len(pages)) % self.pages
-        loaded = waiting.reader.load(pages, then=self._next(position))
+        if self.most is not None:
+            self.most -= len(pages)
+        loaded = waiting.reader.load(pages, then=self._wanted(position, self.read + len(pages)))
         self.stats.advances += 1
         self.stats.pages += len(pages)
         # Lines 9 and 10: join the pages' rows with the window.
@@ -119,11 +126,19 @@ class MeshJoin:
             count += self.entered.popleft()[1]
         return count
 
+    def _wanted(self, position: int, read: int) -> I64:
+        """The pages of an iteration that begins there, when so many have been read: only those that are left for the oldest."""
+        left = next(
+            (self.pages - (read - entry) for entry, _ in self.entered if read - entry < self.pages), 0
+        )
+        return self._next(position)[:left][: self.most]
+
     def _next(self, position: int) -> I64:
         """The b pages from a position on, as far as the master and the disk buffer go."""
         reader = self.waiting.reader
         count = min(self.step_pages or reader.pages_at_once, reader.pages_at_once)
         pages = np.arange(position, min(position + count, self.pages), dtype=np.int64)
+        pages += self.part[0] if self.part else 0
         return pages[: max(1, reader.fitting(pages))]
 
     def shed(self, count: int) -> pa.RecordBatch:  # noqa: ARG002
@@ -166,5 +181,7 @@ class MeshJoin:
         return count
 
     def restart(self, per_step: int | None) -> None:
-        """Begin a new cycle, over another version of the master; nobody waits."""
+        """Begin a new cycle, over another version of the master or a part of it; nobody waits."""
         self.per_step, self.position, self.read, self.taken = per_step, 0, 0, 0
+        self.most = self.part = None
+        self.entered.clear()

@@ -33,13 +33,13 @@ class Shedding:
         seed: Of the random choice.
 
     >>> Shedding("considering").position
-    0.15
+    0.7
     """
 
     strategy: Strategy = "considering"
     _: KW_ONLY
     fate: Fate = "later"
-    position: float = 0.15
+    position: float = 0.7  # docs/decisions/012-shedding.md; the paper's is 0.15
     over: float = 2.0
     under: float = 1.0
     calm_after: int = 8

@@ -85,7 +85,7 @@ def enrich(
         )
     if not isinstance(master, Master):
         master = open_master(master)
-    before = (None if _is_kept(df) else _plan_of(df)) or Plan(df, (), tuple(df.schema.fields), {})
+    before = (None if _is_kept(df) else plan_of(df)) or Plan(df, (), tuple(df.schema.fields), {})
     sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     on = on if sensitive else _as_spelt(on, before.fields)
     shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
@@ -111,7 +111,7 @@ def enrich(
 
 def metrics_of(df: DataFrame) -> dict[str, Counts]:
     """What the last run of a batch DataFrame that enrich() made has counted, by enrichment."""
-    plan = _plan_of(df)
+    plan = plan_of(df)
     if plan is None:
         raise InvalidInputError(
             "metrics_of(df)",
@@ -122,7 +122,7 @@ def metrics_of(df: DataFrame) -> dict[str, Counts]:
     return {label: counts for label, counts in known.items() if counts is not None}
 
 
-def _plan_of(df: DataFrame) -> Plan | None:
+def plan_of(df: DataFrame) -> Plan | None:
     """What enrich() made of it, if it did."""
     # Not getattr(): to a DataFrame of Connect's any name may be a column.
     plan: Plan | None = vars(df).get(_PLAN)

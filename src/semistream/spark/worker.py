@@ -91,16 +91,16 @@ class Enrichment:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Enrich the tuples of one task."""
-        task = _Task.current(self.collected)
-        stream: Iterator[pa.RecordBatch] = _together(map(_plain, batches), _TUPLES_AT_ONCE)
+        task = Task.current(self.collected)
+        stream: Iterator[pa.RecordBatch] = together(map(plain, batches), _TUPLES_AT_ONCE)
         for step in self.steps:
-            stream = _for_spark(step, _together(_enriched(step, task, stream), _ROWS_OUT))
-        _make_room_for(self.steps)
+            stream = as_spark_has_them(step, together(_enriched(step, task, stream), _ROWS_OUT))
+        make_room_for(self.steps)
         yield from stream
 
 
 @dataclass
-class _Task:
+class Task:
     """Where this is: which task of which micro-batch."""
 
     batch: BatchId
@@ -108,15 +108,16 @@ class _Task:
     collected: Accumulator[Collected] | None
 
     @staticmethod
-    def current(collected: Accumulator[Collected] | None) -> _Task:
+    def current(collected: Accumulator[Collected] | None) -> Task:
+        """The task that this process runs."""
         context = TaskContext.get()
         if context is None:
-            return _Task(BatchId(), Place(), collected)
+            return Task(BatchId(), Place(), collected)
         query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         batch = BatchId(query, int(number)) if query and number else BatchId()
         run = int(context.getLocalProperty(_EXECUTION_ID) or 0)
         place = Place(run, context.stageId(), context.partitionId(), context.taskAttemptId())
-        return _Task(batch, place, collected)
+        return Task(batch, place, collected)
 
     def version(self, step: Step) -> int:
         """The master's version that answers this micro-batch."""
@@ -132,12 +133,13 @@ class _Task:
         return step.master.version
 
     def count(self, step: Step, counts: Counts) -> None:
+        """Tell the driver what was done."""
         if self.collected is not None:
             self.collected.add({(self.batch, step.uid): Counted.at(self.place, step.label, counts)})
 
 
 @dataclass
-class _Kept:
+class Kept:
     """An open join that a worker keeps."""
 
     opened: OpenJoin
@@ -148,13 +150,15 @@ class _Kept:
     generation: int = 0  # of the published state that the front stage began with
     newcomers: int = 0  # when it was last published or adopted
 
-    def serves(self, schema: pa.Schema, master: Master) -> bool:
+    def serves(self, schema: pa.Schema, master: Master, heap_bytes: float | None = None) -> bool:
         """Whether it can go on: with this stream, and with this version or another one of the same store."""
+        if heap_bytes not in (None, self.opened.opening.heap_bytes):
+            return False
         current = self.opened.opening.master
         same_store = master.version != current.version or master.manifest == current.manifest
         return schema == self.schema and same_store and master.schema == current.schema
 
-    def share_front(self, step: Step, task: _Task) -> None:
+    def share_front(self, step: Step, task: Task) -> None:
         """Publish the front stage if it has learnt much since it was published last."""
         front = _shared_front(self.opened)
         if front is None:
@@ -176,7 +180,7 @@ class _Kept:
         if not self.generation:
             self.failed_at = time.monotonic()
 
-    def adopt_front(self, step: Step, task: _Task) -> None:
+    def adopt_front(self, step: Step, task: Task) -> None:
         """Go on with the front stage that was published last, if it is another's."""
         front = _shared_front(self.opened)
         soft = _soft_state(task) if front is not None else None
@@ -199,7 +203,7 @@ class _Kept:
         )
 
 
-_kept: dict[str, _Kept] = {}
+_kept: dict[str, Kept] = {}
 _swept: list[bool] = []
 
 
@@ -208,14 +212,14 @@ def _shared_front(opened: OpenJoin) -> FrontStage | None:
     return opened.join if isinstance(opened.join, FrontStage) and opened.join.watched is not None else None
 
 
-def _soft_state(task: _Task) -> SoftState | None:
+def _soft_state(task: Task) -> SoftState | None:
     if not _swept:
         _swept.append(True)
         sweep()
     return SoftState.open(task.batch.query)
 
 
-def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _enriched(step: Step, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The tuples of a task through one enrichment."""
     arriving, leaving = _Timed(batches), _Timed(iter(()))
     first = next(arriving, None)
@@ -224,21 +228,21 @@ def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Ite
         return
     arriving.seconds = 0.0  # of what came before the join began
     began = time.perf_counter()
-    kept = _take(step, task, first)
+    kept = take_join(step, task, first)
     opening_s = time.perf_counter() - began
     try:
-        before, disk = _numbers(kept), kept.opened.reader.disk.stats.snapshot()
+        before, disk = numbers_of(kept), kept.opened.reader.disk.stats.snapshot()
         driver = Driver(kept.opened, chain([first], arriving))
         leaving.source = chain.from_iterable(driver.run())
         yield from leaving
         kept.share_front(step, task)
-        _keep(step, kept)
+        keep_join(step, kept)
     except (
         BaseException
     ):  # also where Spark wants no more: tuples may wait inside, so it cannot be used again
         kept.opened.close()
         raise
-    read, after = kept.opened.reader.disk.stats - disk, _numbers(kept)
+    read, after = kept.opened.reader.disk.stats - disk, numbers_of(kept)
     task.count(
         step,
         Counts(
@@ -254,7 +258,8 @@ def _enriched(step: Step, task: _Task, batches: Iterator[pa.RecordBatch]) -> Ite
     )
 
 
-def _numbers(kept: _Kept) -> dict[str, int]:
+def numbers_of(kept: Kept) -> dict[str, int]:
+    """What a join has done so far."""
     stats = kept.opened.join.stats
     return {
         "tuples": stats.tuples,
@@ -266,30 +271,43 @@ def _numbers(kept: _Kept) -> dict[str, int]:
     }
 
 
-def _take(step: Step, task: _Task, first: pa.RecordBatch) -> _Kept:
-    """The worker's join for this enrichment, on the version that answers the micro-batch; opened if there is none."""
-    version = task.version(step)
+def take_join(
+    step: Step,
+    task: Task,
+    first: pa.RecordBatch,
+    *,
+    version: int | None = None,
+    heap_bytes: float | None = None,
+) -> Kept:
+    """The worker's join for this enrichment, on the version that answers the micro-batch; opened if there is none.
+
+    `version` is another one, for tuples that have begun with it.
+    `heap_bytes` asks for a window made for tuples with so many bytes of strings each: what waited in one like it fits.
+    """
+    version = task.version(step) if version is None else version
     master = step.master if version == step.master.version else step.master.at_version(version)
     kept = _kept.pop(step.uid, None)
-    if kept is not None and not kept.serves(first.schema, master):
+    if kept is not None and not kept.serves(first.schema, master, heap_bytes):
         kept.opened.close()
         kept = None
     if kept is None:
         shape = step.shape(first.schema)
-        opened = open_join(step.opening(shape, master, string_bytes_of(shape, first)))
-        kept = _Kept(opened, first.schema)
+        heap_bytes = string_bytes_of(shape, first) if heap_bytes is None else heap_bytes
+        opened = open_join(step.opening(shape, master, heap_bytes))
+        kept = Kept(opened, first.schema)
     elif kept.opened.opening.master.version != version:
         kept.opened = moved_to(kept.opened, master)
     kept.adopt_front(step, task)
     return kept
 
 
-def _keep(step: Step, kept: _Kept) -> None:
+def keep_join(step: Step, kept: Kept) -> None:
+    """Keep a join in which nobody waits, for the next task."""
     kept.used_at = time.monotonic()
     _kept[step.uid] = kept
 
 
-def _make_room_for(steps: tuple[Step, ...]) -> None:
+def make_room_for(steps: tuple[Step, ...]) -> None:
     """Close joins of other queries, those used longest ago first, until they hold no more memory than this task may."""
     ours = {step.uid for step in steps}
     others = sorted((uid for uid in _kept if uid not in ours), key=lambda uid: _kept[uid].used_at)
@@ -301,7 +319,7 @@ def _make_room_for(steps: tuple[Step, ...]) -> None:
         _kept.pop(uid).opened.close()
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Strings in the one form that joins know, however the session has Spark send them."""
     kinds = [_plain_type(kind) for kind in batch.schema.types]
     if kinds == batch.schema.types:
@@ -331,7 +349,7 @@ class _Timed(Iterator[pa.RecordBatch]):
             self.seconds += time.perf_counter() - began
 
 
-def _together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Small batches put together, up to so many rows; empty ones are left out."""
     some: list[pa.RecordBatch] = []
     rows = 0
@@ -346,7 +364,7 @@ def _together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Recor
         yield pa.concat_batches(some) if len(some) > 1 else some[0]
 
 
-def _for_spark(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def as_spark_has_them(step: Step, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The output with columns by number, the master's in the types that Spark has for them."""
     for batch in batches:
         columns, first = batch.columns, batch.num_columns - len(step.types)

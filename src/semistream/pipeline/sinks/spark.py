@@ -1,0 +1,39 @@
+"""Any format that Spark can write.
+
+Whether a micro-batch that is given twice is written twice is up to the format. Delta's Spark connector and whoever else knows
+`txnAppId` and `txnVersion` is told which one it is. For the others a mark beside the answers, made when Spark says that they are
+written, leaves only a crash between those two moments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class SparkSink:
+    """A format, and where it writes to."""
+
+    spark: SparkSession
+    format: str
+    path: str | None
+    options: dict[str, str]
+
+    def write(
+        self, files: list[str], *, query: str, batch: int
+    ) -> Literal["written", "there already", "nothing to write"]:
+        """Append the rows of a micro-batch, unless it is known that they are there."""
+        if not files:
+            return "nothing to write"
+        mark = Path(files[0]).parent / ".written"
+        if mark.exists():
+            return "there already"
+        writer = self.spark.read.parquet(*files).write.format(self.format).mode("append")
+        known = {"txnAppId": query, "txnVersion": str(batch)}
+        writer.options(**known, **self.options).save(self.path)
+        mark.touch()
+        return "written"
