@@ -12,7 +12,7 @@ try:
     from rich.console import Console
     from rich.markup import escape
 
-    from semistream.cli import demo, master, run, tune
+    from semistream.cli import demo, master, reproduce, run, tune
 except ModuleNotFoundError as error:
     if error.name != "rich":
         raise
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     master.add_commands(commands)
     tune.add_commands(commands)
     demo.add_command(commands)
+    reproduce.add_command(commands)
     run.add_commands(commands)
     chosen = parser.parse_args(arguments)
     try:

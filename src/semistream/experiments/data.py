@@ -1,0 +1,160 @@
+"""The papers' data: masters built once per run and kept, streams drawn as they are needed.
+
+A master row has 120 bytes, its key and a payload that nobody looks at; a stream tuple 20. Popularity belongs to the
+stream: "in-order" makes the first rows of the master the most popular (X-HYBRID and OPT-X sort it so), "scattered" puts them
+anywhere (CACHING's unsorted master).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from semistream.joins.sides import On
+from semistream.master import Master, build_master, open_master
+from semistream.workload import EveryKey, Key, Keys, Number, TemporalLocality, Workload, Zipf, cloud, tpch
+from semistream.workload.keys import Popularity
+
+BATCH = 1 << 13
+_BUILT_AT_ONCE = 1 << 16
+_KEY_BYTES = 8
+TUPLE = (Key("k"), Number("quantity", "int32", 1, 9), Number("event", "int64", 0, 999_999_999))
+CLOUD_SEEDS = 1, 2  # a month each
+
+
+@dataclass(frozen=True)
+class MasterSpec:
+    """A master by what it is made of; equal specs are the same store."""
+
+    rows: int
+    row_bytes: int = 120
+    page_bytes: int = 4096
+    layout: Literal["key", "heap"] = "key"
+    kind: Literal["keys", "cloud", "tpch"] = "keys"
+    key_skew: float = 0.0  # Zipf exponent of how many rows a key has; 0 is `rows_per_key` each
+    rows_per_key: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, as the papers count them."""
+        return self.rows * self.row_bytes
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys the stream may ask for."""
+        return self.rows // self.rows_per_key
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """A stream by what it asks for."""
+
+    exponent: float = 1.0
+    popularity: Popularity = "scattered"
+    kind: Literal["zipf", "temporal", "cloud", "tpch"] = "zipf"
+    interval_rows: int = 0  # of "temporal"
+
+
+def open_or_build(spec: MasterSpec, folder: Path, *, seed: int) -> Master:
+    """The master of a spec, built where it is not there yet."""
+    name = sha256(json.dumps([asdict(spec), seed], sort_keys=True).encode()).hexdigest()[:16]
+    path = folder / f"master-{name}"
+    if (path.with_suffix(".done")).exists():
+        return open_master(path)
+    master = build_master(
+        _rows(spec, folder, seed=seed),
+        path,
+        key="c_custkey" if spec.kind == "tpch" else "lon" if spec.kind == "cloud" else "k",
+        layout=spec.layout,
+        page_bytes=spec.page_bytes,
+        if_exists="replace",
+    )
+    path.with_suffix(".done").touch()
+    return master
+
+
+def appended_rows(spec: MasterSpec) -> pa.RecordBatchReader:
+    """As many rows again, with the keys that follow."""
+    whole = replace(spec, rows=2 * spec.rows)
+    return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(whole, spec.rows, seed=0))
+
+
+def stream_batches(
+    spec: StreamSpec, master: MasterSpec, folder: Path, *, seed: int
+) -> Iterator[pa.RecordBatch]:
+    """The stream, without end."""
+    if spec.kind == "tpch":
+        files = [str(path) for path in _tpch(master, folder).orders]
+        for batch in itertools.chain.from_iterable(
+            pads.dataset(files).to_batches(batch_size=BATCH) for _ in itertools.count()
+        ):
+            yield _plain(batch)
+    if spec.kind == "cloud":
+        workload = cloud.stream(None, CLOUD_SEEDS[1] + seed, report_bytes=master.row_bytes)
+    else:
+        workload = Workload(_keys(spec, master), columns=TUPLE, seed=seed)
+    for start in itertools.count(0, BATCH):
+        yield workload.slice(start, start + BATCH)
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With strings as a join keeps them; TPC-H's files have views."""
+    fields = [each.with_type(pa.string()) if each.type == pa.string_view() else each for each in batch.schema]
+    return batch.cast(pa.schema(fields))
+
+
+def joined_on(master: MasterSpec) -> On:
+    """What stream and master have in common."""
+    return {"keys": "k", "cloud": "lon", "tpch": {"o_custkey": "c_custkey"}}[master.kind]  # type: ignore[return-value]
+
+
+def _keys(spec: StreamSpec, master: MasterSpec) -> Keys:
+    if spec.kind == "temporal":
+        return TemporalLocality(
+            master.n_keys,
+            interval_rows=spec.interval_rows,
+            exponent=spec.exponent,
+            popularity=spec.popularity,
+        )
+    return Zipf(master.n_keys, spec.exponent, popularity=spec.popularity)
+
+
+def _rows(spec: MasterSpec, folder: Path, *, seed: int) -> pa.RecordBatchReader | list[str]:
+    if spec.kind == "cloud":
+        return cloud.reports(spec.rows, CLOUD_SEEDS[0] + seed, report_bytes=spec.row_bytes)
+    if spec.kind == "tpch":
+        return [str(path) for path in _tpch(spec, folder).customer]
+    return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(spec, 0, seed=seed))
+
+
+def _schema(spec: MasterSpec) -> pa.Schema:
+    return pa.schema([("k", pa.int64()), ("payload", pa.binary(spec.row_bytes - _KEY_BYTES))])
+
+
+def _synthetic(spec: MasterSpec, first: int, *, seed: int) -> Iterator[pa.RecordBatch]:
+    """Rows from `first` on, in the order of their keys unless how many a key has is drawn."""
+    schema = _schema(spec)
+    payload = schema.field("payload").type
+    drawn: Keys = EveryKey(spec.n_keys, times=spec.rows_per_key, popularity="in-order")
+    if spec.key_skew:
+        drawn = Zipf(spec.rows, spec.key_skew, popularity="in-order")
+    for start in range(first, spec.rows, _BUILT_AT_ONCE):
+        stop = min(start + _BUILT_AT_ONCE, spec.rows)
+        zeros = pa.py_buffer(bytes(payload.byte_width * (stop - start)))
+        columns = [
+            pa.array(drawn.draw(start, stop, seed=seed)),
+            pa.Array.from_buffers(payload, stop - start, [None, zeros]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _tpch(spec: MasterSpec, folder: Path) -> tpch.Tpch:
+    return tpch.generate(folder / "tpch", spec.rows / 150_000)

@@ -1,0 +1,91 @@
+"""A study's figure, drawn as its paper's: the same axes, a line an algorithm, the model dashed."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from typing import Any
+
+from semistream.errors import MissingDependencyError
+from semistream.experiments.study import Run
+
+_COLOURS = ("#1f5fa8", "#c25a1c", "#3a7d44", "#7a3b8f", "#8a6d1d", "#444444", "#b03060")
+_MARKERS = "os^Dv<>"
+_SIZE = (6.4, 3.7)  # inches: two to a printed page
+
+
+def draw(run: Run) -> str:
+    """The figure as SVG, the same text for the same numbers."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
+    lines = dict.fromkeys(line for line, _ in run.points)
+    for number, line in enumerate(lines):
+        colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+        timeline = run.at(line, run.xs[0]).timeline
+        if timeline:
+            _draw_timeline(axes, run, line, colour)
+            continue
+        if len(run.xs) == 1:
+            axes.axhline(run.curve(line)[0], color=colour, linestyle=":", label=line)
+            continue
+        axes.plot(run.xs, run.curve(line), color=colour, marker=marker, markersize=4, label=line)
+        if run.study.shows_model and run.model(line):
+            label = "cost model" if number == 0 else None
+            axes.plot(run.xs, run.model(line), color=colour, linestyle="--", linewidth=1, label=label)
+    _finish(axes, run)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+    return _without_prologue(text.getvalue())
+
+
+def _draw_timeline(axes: Any, run: Run, line: str, colour: str) -> None:
+    """The rate piece by piece, over the tuples that have come."""
+    point = run.at(line, run.xs[0])
+    edges, seen = [0.0], 0
+    for tuples, _ in point.timeline:
+        seen += tuples
+        edges.append(seen / point.scale / 1e6)
+    rates = [tuples / seconds for tuples, seconds in point.timeline]
+    axes.stairs(rates, edges, baseline=None, color=colour, label=line)
+
+
+def _finish(axes: Any, run: Run) -> None:
+    study = run.study
+    axes.set_xlabel(study.x.label)
+    axes.set_ylabel(study.y.label)
+    if study.x.log:
+        axes.set_xscale("log")
+        axes.set_xticks(run.xs, [f"{x:g}" for x in run.xs])
+        axes.minorticks_off()
+    if study.y.log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+        axes.ticklabel_format(axis="y", style="plain")
+    axes.grid(visible=True, color="#e4e4e4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _without_prologue(svg: str) -> str:
+    """What can stand inside a page: no XML declaration, no document type, no metadata with addresses in it."""
+    svg = svg[svg.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+
+
+def _pyplot() -> Any:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells when it looks for fonts the first time
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "the report's figures", found=f"no {error.name}", hint="pip install 'semistream[reproduce]'"
+        ) from error
+    mpl.use("Agg")
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "semistream", "font.size": 9})
+    from matplotlib import pyplot
+
+    return pyplot

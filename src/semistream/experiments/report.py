@@ -1,0 +1,214 @@
+"""The report: one HTML page that needs nothing beside it, and the same as Markdown with its pictures."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from semistream.experiments.claims import CLAIMS
+from semistream.experiments.plots import draw
+from semistream.experiments.registry import operators_of, source_of
+from semistream.experiments.runner import Reproduction, StudyResult
+from semistream.experiments.scale import Scale
+from semistream.experiments.tables import table_name, write_tables
+
+SCALING = (
+    "At a scale below the papers' sizes a master, the memory, the disk buffer and what an access costs before its first byte "
+    "(seek, rotation, command) shrink by the same factor. As many times fewer tuples share an access, so tuples per second are "
+    "those of the full size. An index nested loop reads a page a tuple, whatever the master's size; for it the disk stays as it is."
+)
+CLOCKS = (
+    "hdd-2007 is a virtual clock: every page that the join reads, and every tuple that it probes, keeps, removes and puts out, is "
+    "counted and priced as on a machine and a disk of that time. The same seed gives the same numbers on any machine. "
+    "This machine is the wall clock, with direct reads and the product's own settings, at the size of this run."
+)
+_MARKS = {"reproduced": "✓", "in part": "◐", "not reproduced": "✗", "not run": "·"}
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-top: 1px solid #ccc; padding-top: 1rem; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; border-bottom: 1px solid #ddd; }
+td.mark { white-space: nowrap; } .reproduced { color: #1b6e2d; } .part { color: #8a5a00; } .not { color: #a3201d; } .none { color: #666; }
+figure { margin: 1rem 0; break-inside: avoid; } svg { max-width: 100%; height: auto; } a { color: #1f5fa8; }
+@media print { body { font-size: 10pt; max-width: none; margin: 0; } a { color: inherit; text-decoration: none; } tr { break-inside: avoid; } }
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary."""
+
+    claim: str
+    paper: str
+    says: str
+    numbers: str
+    ours: str
+    on_machine: str
+    outcome: str
+    why: str
+    studies: tuple[str, ...]
+
+
+def summary(reproduction: Reproduction) -> list[Row]:
+    """A row a claim."""
+    rows = []
+    for name in reproduction.claims:
+        claim, verdict = CLAIMS[name], reproduction.verdict(name)
+        machine = reproduction.verdict(name, on_machine=True)
+        studies = tuple(r.study.name for r in reproduction.results if name in r.study.claims)
+        rows.append(
+            Row(
+                name,
+                claim.paper,
+                claim.says,
+                claim.numbers,
+                verdict.ours,
+                f"{machine.ours} ({machine.outcome})" if machine.ours else "",
+                verdict.outcome,
+                verdict.why,
+                studies,
+            )
+        )
+    return rows
+
+
+def counts(rows: list[Row]) -> str:
+    """How many claims came out how."""
+    outcomes = [row.outcome for row in rows]
+    return ", ".join(f"{outcomes.count(kind)} {kind}" for kind in _MARKS if kind in outcomes)
+
+
+def write_report(reproduction: Reproduction, out: Path) -> Path:
+    """Everything below `out`: report.html, README.md with figures/, csv/, summary.json, manifest.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = summary(reproduction)
+    write_tables(reproduction, out)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    figures = {r.study.name: draw(r.run) for r in reproduction.results if r.run is not None}
+    for name, svg in figures.items():
+        (out / "figures" / f"{name}.svg").write_text(svg)
+    (out / "manifest.json").write_text(json.dumps(reproduction.manifest, indent=2) + "\n")
+    (out / "summary.json").write_text(json.dumps([vars(row) for row in rows], indent=2) + "\n")
+    (out / "README.md").write_text(as_markdown(reproduction, rows, out))
+    page = out / "report.html"
+    page.write_text(as_html(reproduction, rows, figures, out))
+    return page
+
+
+def as_html(reproduction: Reproduction, rows: list[Row], figures: dict[str, str], out: Path) -> str:
+    """The page."""
+    told = ", ".join(
+        f"{key}: {value}" for key, value in reproduction.manifest.items() if key not in ("claims", "versions")
+    )
+    body = [
+        "<h1>The papers' claims, rerun</h1>",
+        f"<p>{html.escape(counts(rows))}. Scale <b>{reproduction.scale.name}</b>, seed {reproduction.seed}.</p>",
+        f"<p>{html.escape(CLOCKS)}</p><p>{html.escape(SCALING)}</p>",
+        _html_table(rows),
+        *(_html_study(reproduction, result, figures, out) for result in reproduction.results),
+        f"<h2>The run</h2><p>{html.escape(told)}</p>",
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>The papers\' claims, rerun</title>'
+        f"<style>{_STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
+
+
+def _html_table(rows: list[Row]) -> str:
+    head = "".join(
+        f"<th>{name}</th>"
+        for name in (
+            "",
+            "claim",
+            "paper",
+            "ours, hdd-2007",
+            "ours, this machine",
+            "verdict",
+            "why it differs",
+        )
+    )
+    lines = []
+    for row in rows:
+        links = " ".join(f'<a href="#{name}">{name}</a>' for name in row.studies)
+        style = {"reproduced": "reproduced", "in part": "part", "not reproduced": "not"}.get(
+            row.outcome, "none"
+        )
+        cells = (
+            f"<b>{row.claim}</b>",
+            f"{html.escape(row.says)}<br>{links}",
+            f"{row.paper}{': ' if row.numbers else ''}{html.escape(row.numbers)}",
+            html.escape(row.ours),
+            html.escape(row.on_machine),
+            f'<span class="{style}">{_MARKS[row.outcome]} {row.outcome}</span>',
+            html.escape(row.why),
+        )
+        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table>"
+
+
+def _html_study(reproduction: Reproduction, result: StudyResult, figures: dict[str, str], out: Path) -> str:
+    study = result.study
+    links = " · ".join(
+        f'<a href="{html.escape(target)}">{html.escape(text)}</a>'
+        for text, target in _links(result, reproduction.scale, out)
+    )
+    figure = figures.get(study.name, f"<p>Not run: {html.escape(result.why_not)}</p>")
+    return (
+        f'<h2 id="{study.name}">{html.escape(study.title)}</h2><p>{html.escape(study.figure)}. Claims '
+        f"{', '.join(study.claims)}. {links}</p><figure>{figure}</figure>"
+    )
+
+
+def _links(result: StudyResult, scale: Scale, out: Path) -> list[tuple[str, str]]:
+    """The study's file, its operators', its numbers."""
+    study = result.study
+    found = [("study", _relative(source_of(study), out))]
+    algorithms = dict.fromkeys(case.algorithm for case in study.points(scale).values())
+    found += [(path.name, _relative(path, out)) for path in operators_of(list(algorithms))]
+    if result.run is not None:
+        found.append(("CSV", f"csv/{table_name(study.name)}"))
+    if result.machine is not None:
+        found.append(("CSV of this machine", f"csv/{table_name(study.name, on_machine=True)}"))
+    return found
+
+
+def _relative(path: Path, out: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+
+
+def as_markdown(reproduction: Reproduction, rows: list[Row], out: Path) -> str:
+    """The same for people who read the repository."""
+    text = [
+        "# The papers' claims, rerun\n",
+        f"{counts(rows)}. Made by `semistream reproduce --scale {reproduction.scale.name} --seed {reproduction.seed}`; "
+        "[manifest](manifest.json), [page to print](report.html).\n",
+        f"{CLOCKS}\n\n{SCALING}\n",
+        "| | claim | paper | ours, hdd-2007 | ours, this machine | verdict | why it differs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        studies = ", ".join(f"[{name}](#{name})" for name in row.studies)
+        numbers = f"{row.paper}{': ' if row.numbers else ''}{row.numbers}"
+        cells = (
+            row.claim,
+            f"{row.says} {studies}",
+            numbers,
+            row.ours,
+            row.on_machine,
+            f"{_MARKS[row.outcome]} {row.outcome}",
+            row.why,
+        )
+        text.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    for result in reproduction.results:
+        study = result.study
+        links = " · ".join(f"[{name}]({target})" for name, target in _links(result, reproduction.scale, out))
+        text.append(
+            f'\n<a id="{study.name}"></a>\n\n## {study.title}\n\n{study.figure}. Claims {", ".join(study.claims)}. {links}\n'
+        )
+        text.append(
+            f"![{study.title}](figures/{study.name}.svg)" if result.run else f"Not run: {result.why_not}"
+        )
+    return "\n".join(text) + "\n"

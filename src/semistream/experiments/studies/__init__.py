@@ -1,0 +1,1 @@
+"""The studies, one file a figure of a paper."""

@@ -1,0 +1,155 @@
+"""CACHING figures 9(a), 9(b) and 9(c): CMESHJOIN's own parameters, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from semistream.experiments.case import Case, Measured
+from semistream.experiments.scale import Scale
+from semistream.experiments.setups import CACHING_ROWS, ROW_BYTES, caching, scan_buffer
+from semistream.experiments.study import Axis, Run, Study
+from semistream.experiments.verdicts import (
+    Verdict,
+    best_at,
+    decide,
+    has_interior_best,
+    percent,
+    rises,
+)
+from semistream.master.disk.profiles import HDD_2007
+
+PAPER_BEST_SHARE = 15.0
+FRONT_SHARE = 0.15  # of the other two studies: the paper's best
+MASTER_BYTES = CACHING_ROWS * ROW_BYTES
+FINER = 5.0
+
+
+def share_case(scale: Scale, line: str, x: float) -> Case:
+    """X % of the memory for the front stage; the disk buffer stays as it is."""
+    case = caching(scale, line)
+    return scan_buffer(case, 0.02 * case.memory_bytes / case.scale, front_share=x / 100)
+
+
+def judge_share(run: Run) -> Mapping[str, Verdict]:
+    """C11: a best share inside, and 75 % still better than none."""
+    curve = run.curve("cmeshjoin")
+    best = best_at(run.xs, curve)
+    return {
+        "C11": decide(
+            f"best at {best:g} % ({best / PAPER_BEST_SHARE:.1f} of the paper's); {curve[-1] / curve[0]:.1f}x none at {run.xs[-1]:g} %",
+            holds={
+                "the best share is inside the range": has_interior_best(curve),
+                f"{run.xs[-1]:g} % still beats none": curve[-1] > curve[0],
+            },
+            why="A share of the memory buys more rows of the front stage the smaller the rest of the join is; the curve is flat around "
+            f"its top ({percent(1 - min(v for x, v in zip(run.xs, curve, strict=True) if 15 <= x <= 50) / max(curve))} lower at most between 15 and 50 %).",
+        )
+    }
+
+
+def threshold_case(scale: Scale, line: str, x: float) -> Case:
+    """A key enters if x tuples waited for it, and that stays so."""
+    case = caching(scale, line)
+    case = scan_buffer(case, 0.02 * case.memory_bytes / case.scale, front_share=FRONT_SHARE)
+    return replace(case, threshold=int(x))
+
+
+def front_rate(measured: Measured) -> float:
+    """Through the front stage alone, as in the paper."""
+    return measured.front_rate
+
+
+def judge_threshold(run: Run) -> Mapping[str, Verdict]:
+    """C12: from right to left, up and then level."""
+    curve = run.curve("cmeshjoin")[::-1]  # from the highest threshold to the lowest
+    first, last = curve[0], curve[-1]
+    middle = curve[len(curve) // 2]
+    evicted = {
+        x: run.at("cmeshjoin", x).evicted / run.at("cmeshjoin", x).answered for x in (run.xs[0], run.xs[-1])
+    }
+    return {
+        "C12": decide(
+            f"{first:,.0f} tuples/s at {run.xs[-1]:g}, {middle:,.0f} half-way, {last:,.0f} at {run.xs[0]:g}",
+            holds={
+                "it rises as the threshold falls": rises(curve[: len(curve) // 2 + 1], slack=0.01)
+                and last > first * 0.99,
+                "then levels off": abs(last - middle) <= max(0.25 * (middle - first), 0.05 * middle),
+            },
+            why=f"At {run.xs[-1]:g} {percent(evicted[run.xs[-1]])} of the tuples make a row leave, at {run.xs[0]:g} {percent(evicted[run.xs[0]])}.",
+        )
+    }
+
+
+def buffer_case(scale: Scale, line: str, x: float) -> Case:
+    """X % of the memory for the disk buffer, within 1 % of the master: a larger one than elsewhere, for finer steps."""
+    finer = replace(scale, caching=min(1.0, FINER * scale.caching))
+    case = caching(finer, line, memory_share=0.01, warm=1.2)
+    case = replace(case, master=replace(case.master, page_bytes=4096))
+    return scan_buffer(case, x / 100 * 0.01 * MASTER_BYTES, front_share=FRONT_SHARE)
+
+
+def behind_rate(measured: Measured) -> float:
+    """Through the MESHJOIN phase alone, as in the paper."""
+    return measured.behind_rate
+
+
+def judge_buffer(run: Run) -> Mapping[str, Verdict]:
+    """C13: a best buffer inside."""
+    curve = run.curve("cmeshjoin")
+    first = run.at("cmeshjoin", run.xs[0])
+    expected = (HDD_2007.call_s * HDD_2007.bytes_per_s / (0.01 * MASTER_BYTES)) ** 0.5 * (
+        first.disk_seconds / first.seconds
+    ) ** 0.5
+    return {
+        "C13": decide(
+            f"best at {best_at(run.xs, curve):g} % of the memory",
+            holds={"the best disk buffer is inside the range": has_interior_best(curve)},
+            why=f"MESHJOIN's best buffer is sqrt(M R c / T) of a call's cost c and a scan's time T (DEFAULTS): {100 * expected:.1f} % of the memory "
+            f"here. The smallest that a page allows at this scale is {run.xs[0]:g} %; at {run.xs[-1]:g} % the rate is "
+            f"{percent(1 - curve[-1] / max(curve))} lower.",
+        )
+    }
+
+
+STUDIES = (
+    Study(
+        name="c11_front_share",
+        figure="CACHING, figure 9(a)",
+        title="CMESHJOIN over the front stage's share of the memory, at 10 %",
+        claims=("C11",),
+        x=Axis("front stage, % of the memory"),
+        lines=("cmeshjoin",),
+        xs=(0.0, 5.0, 15.0, 25.0, 35.0, 50.0, 75.0),
+        case=share_case,
+        judge=judge_share,
+        small_xs=(0.0, 15.0, 35.0, 75.0),
+    ),
+    Study(
+        name="c12_threshold",
+        figure="CACHING, figure 9(b)",
+        title="Rate through the front stage over the admission threshold, at 10 % of memory",
+        claims=("C12",),
+        x=Axis("threshold, tuples waiting for a row"),
+        y=Axis("rate through the front stage, tuples/s"),
+        lines=("cmeshjoin",),
+        xs=(1.0, 2.0, 4.0, 7.0, 10.0),
+        case=threshold_case,
+        judge=judge_threshold,
+        value=front_rate,
+        small_xs=(1.0, 4.0, 10.0),
+    ),
+    Study(
+        name="c13_disk_buffer",
+        figure="CACHING, figure 9(c)",
+        title="Rate through the MESHJOIN phase over the disk buffer, at 1 % of memory",
+        claims=("C13",),
+        x=Axis("disk buffer, % of the memory", log=True),
+        y=Axis("rate through the MESHJOIN phase, tuples/s"),
+        lines=("cmeshjoin",),
+        xs=(0.7, 2.0, 6.0, 20.0, 45.0),
+        case=buffer_case,
+        judge=judge_buffer,
+        value=behind_rate,
+    ),
+)

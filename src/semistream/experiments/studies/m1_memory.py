@@ -1,0 +1,71 @@
+"""MESH figure 6(b): the rate of MESHJOIN and of an index nested loop over the memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from semistream.experiments.setups import MESH_ROWS, ROW_BYTES, mesh
+from semistream.experiments.study import LOG_RATE, Axis, Run, Study
+from semistream.experiments.verdicts import Verdict, ahead, decide, diminishes, percent, ratios, rises, times
+
+PAPER = {0.5: 3500.0, 1.0: 6000.0, 10.0: 26000.0}
+PAPER_TUPLE_BYTES = 4.8 * 20 + 4  # a hash table entry with its fudge factor, and a pointer in the queue
+PAPER_SCAN_S = (
+    0.1 * MESH_ROWS * ROW_BYTES / PAPER_TUPLE_BYTES / PAPER[10.0]
+)  # a window of tuples leaves per scan
+
+
+def judge(run: Run) -> Mapping[str, Verdict]:
+    """M1 asks for a lead everywhere, M2 for growth that slows down."""
+    fast, slow = run.curve("meshjoin"), run.curve("inlj")
+    lead = ratios(fast, slow)
+    known = [x for x in run.xs if x in PAPER]
+    versus = "; ".join(
+        f"{x:g} %: {run.at('meshjoin', x).rate:,.0f} ({run.at('meshjoin', x).rate / PAPER[x]:.1f} of the paper's)"
+        for x in known
+    )
+    middle = run.at("meshjoin", run.xs[len(run.xs) // 2])
+    loop, most = run.at("inlj", run.xs[0]), run.at("meshjoin", run.xs[-1])
+    why = (
+        f"A waiting tuple takes {middle.window_tuple_bytes:.0f} bytes here and {PAPER_TUPLE_BYTES:.0f} in the paper, so more "
+        f"tuples share a scan; our index loop has no buffer pool and pays {1e3 * loop.seconds / loop.answered:.1f} ms a tuple "
+        "where the paper's 274 tuples/s are 3.6 ms, less than a seek of this disk."
+    )
+    return {
+        "M1": decide(
+            f"{times(lead)} the index loop's; {versus}",
+            holds={
+                "MESHJOIN is ahead at every budget": ahead(fast, slow),
+                "by about ten times or more": ahead(fast, slow, by=7),
+            },
+            why=why,
+        ),
+        "M2": decide(
+            f"from {fast[0]:,.0f} to {fast[-1]:,.0f} tuples/s",
+            holds={
+                "the rate grows with memory": rises(fast),
+                "by less and less a byte": diminishes(run.xs, fast),
+            },
+            why=f"Reading takes {percent(most.disk_seconds / most.seconds)} of the time at {run.xs[-1]:g} % here, so twice the window is "
+            f"nearly twice the rate; the paper's {PAPER[10.0]:,.0f} tuples/s at 10 % are {PAPER_SCAN_S:.0f} s a scan, of which reading "
+            "is 7 s on this disk: its processor, not its disk, bent the curve.",
+        ),
+    }
+
+
+STUDIES = (
+    Study(
+        name="m1_memory",
+        figure="MESH, figure 6(b)",
+        title="MESHJOIN and the index nested loop over memory",
+        claims=("M1", "M2"),
+        x=Axis("memory, % of the master", log=True),
+        y=LOG_RATE,
+        lines=("meshjoin", "inlj"),
+        xs=(0.5, 1.0, 2.0, 5.0, 10.0),
+        case=lambda scale, line, x: mesh(scale, line, memory_bytes=x / 100 * MESH_ROWS * ROW_BYTES),
+        judge=judge,
+        small_xs=(2.0, 5.0, 10.0),
+        machine_xs=(1.0, 10.0),
+    ),
+)

@@ -1,0 +1,61 @@
+"""`semistream reproduce` as it is typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from semistream.cli.main import main
+
+
+def test_an_unknown_claim_is_said_and_nothing_is_made(tmp_path, capsys):
+    assert main(["reproduce", "M11", "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "no such claim" in said
+    assert "Did you mean M1?" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_scale_is_said(tmp_path, capsys):
+    assert main(["reproduce", "M1", "--scale", "smal", "--out", str(tmp_path / "out")]) == 1
+    assert "Did you mean 'small'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--jobs", "0"], ["--seed", "-1"]])
+def test_numbers_that_make_no_sense_are_refused(tmp_path, capsys, option):
+    assert main(["reproduce", "M1", *option, "--out", str(tmp_path / "out")]) == 1
+    assert "error" in capsys.readouterr().err
+
+
+def test_a_small_run_says_its_verdicts_and_writes_its_report(tmp_path, capsys):
+    words = [
+        "reproduce",
+        "D4",
+        "--scale",
+        "small",
+        "--jobs",
+        "1",
+        "--clock",
+        "virtual",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "reproduced" in printed.out
+    assert "report.html" in printed.out
+    assert "points" in printed.err
+    for name in (
+        "report.html",
+        "README.md",
+        "manifest.json",
+        "summary.json",
+        "csv/d4_io_cost.csv",
+        "figures/d4_io_cost.svg",
+    ):
+        assert (tmp_path / name).exists()
+    assert main([*words, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["claim"] == "D4"
+    assert row["outcome"] == "reproduced"

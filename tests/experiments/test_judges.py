@@ -1,0 +1,194 @@
+"""Each judge on made-up results that bear its claim out, and on others that do not."""
+# ruff: noqa: ARG005, E731 - made-up curves are lambdas
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from made_up import measured, run_of
+
+from semistream.experiments.claims import CLAIMS
+from semistream.experiments.registry import modules, operators_of, source_of, studies_of
+from semistream.experiments.scale import SCALES
+
+
+def outcome(name: str, claim: str, point) -> str:
+    run = run_of(name, point)
+    return run.study.judge(run)[claim].outcome
+
+
+def test_every_claim_is_borne_on_by_a_study_or_said_not_to_be():
+    shown = {claim for study in studies_of(tuple(CLAIMS)) for claim in study.claims}
+    assert shown <= set(CLAIMS)
+    assert len(CLAIMS) == 38
+
+
+def test_every_study_has_cases_files_and_a_verdict_for_each_of_its_claims():
+    names = [study.name for module in modules() for study in module.STUDIES]
+    assert len(set(names)) == len(names)
+    for study in studies_of(tuple(CLAIMS)):
+        assert source_of(study).exists()
+        for scale in SCALES.values():
+            cases = study.points(scale)
+            assert len(cases) > 0
+            assert all(operators_of([case.algorithm]) for case in cases.values())
+
+
+def test_m1_is_a_lead_of_ten_and_m2_slowing_growth():
+    def good(line, x):
+        return measured(3000 * math.sqrt(x) if line == "meshjoin" else 80)
+
+    assert outcome("m1_memory", "M1", good) == "reproduced"
+    assert outcome("m1_memory", "M2", good) == "reproduced"
+    assert outcome("m1_memory", "M1", lambda line, x: measured(80)) == "not reproduced"
+    assert (
+        outcome("m1_memory", "M1", lambda line, x: measured(120 if line == "meshjoin" else 80)) == "in part"
+    )
+    assert outcome("m1_memory", "M2", lambda line, x: measured(100 * x * x)) == "in part"
+
+
+def test_m3_needs_a_model_that_follows():
+    def rate(x):
+        return 1000 * (21 - x) * x / (x + 0.1)
+
+    good = lambda line, x: measured(rate(x), predicted_rate=1.03 * rate(x))
+    off = lambda line, x: measured(rate(x), predicted_rate=1.5 * rate(x))
+    assert outcome("m3_model_over_buffer", "M3", good) == "reproduced"
+    assert outcome("m3_model_over_buffer", "M3", off) == "in part"
+    assert outcome("m3_model_over_buffer", "M3", lambda line, x: measured(1)) == "not run"
+
+
+def test_m4_and_m5():
+    assert (
+        outcome(
+            "m4_master_skew", "M4", lambda line, x: measured((9e4 if line == "meshjoin" else 80) / (1 + x))
+        )
+        == "reproduced"
+    )
+    assert (
+        outcome(
+            "m4_master_skew", "M4", lambda line, x: measured((9e4 if line == "meshjoin" else 80) * (1 + x))
+        )
+        == "in part"
+    )
+    assert outcome("m5_stream_skew", "M5", lambda line, x: measured(100 + x)) == "reproduced"
+    assert outcome("m5_stream_skew", "M5", lambda line, x: measured(100 * (1 + x))) == "not reproduced"
+
+
+def defaults_rate(budget: float, x: float) -> float:
+    """The shape of MESHJOIN's rate: a window that shrinks over a scan whose calls become fewer."""
+    return 1e4 * (budget - x) / (10 + 0.2 / x)
+
+
+def test_defaults_and_both_objectives():
+    good = lambda line, x: measured(defaults_rate(float(line.split()[0]), x))
+    for claim in ("D2", "D3", "M7", "D1"):
+        assert outcome("d1_disk_buffer", claim, good) == "reproduced", claim
+    ever_more = lambda line, x: measured(float(line.split()[0]) * x)
+    for claim in ("D1", "D2", "M7"):
+        assert outcome("d1_disk_buffer", claim, ever_more) != "reproduced", claim
+    steep = lambda line, x: measured(float(line.split()[0]) / (abs(x - float(line.split()[0]) / 80) + 0.1))
+    assert outcome("d1_disk_buffer", "D3", steep) == "not reproduced"
+
+
+ORDER = {"x-hybridjoin": 4.0, "hybridjoin": 1.5, "r-meshjoin": 1.0, "meshjoin": 1.0}
+
+
+def test_x1_is_an_order():
+    assert outcome("x1_memory", "X1", lambda line, x: measured(x * ORDER[line])) == "reproduced"
+    swapped = {**ORDER, "hybridjoin": 5.0}
+    assert outcome("x1_memory", "X1", lambda line, x: measured(x * swapped[line])) == "in part"
+
+
+def test_x3_is_behind_at_first_and_then_ahead():
+    good = lambda line, x: measured(100 * (0.9 + x) if line == "x-hybridjoin" else 100)
+    assert outcome("x3_skew", "X3", good) == "reproduced"
+    assert (
+        outcome("x3_skew", "X3", lambda line, x: measured(100 * (1.1 - x) if line == "x-hybridjoin" else 100))
+        == "not reproduced"
+    )
+
+
+def test_x5_has_its_best_inside_both_ways():
+    def good(line, x):
+        size = float(line.split()[1])
+        return measured(1e5 / (1 + abs(math.log(size / 0.6)) + abs(math.log(x / 3))))
+
+    assert outcome("x5_tuning", "X5", good) == "reproduced"
+    assert (
+        outcome("x5_tuning", "X5", lambda line, x: measured(1e5 * x * float(line.split()[1])))
+        == "not reproduced"
+    )
+
+
+def test_c1_and_c14_from_one_run():
+    def point(gain, share):
+        return lambda line, x: measured(
+            1e4 * x * (gain if line.startswith("c") else 1), front_hits=int(share * 1e7 * x * gain)
+        )
+
+    assert outcome("c1_memory", "C1", point(4, 0.7)) == "reproduced"
+    assert outcome("c1_memory", "C14", point(4, 0.7)) == "reproduced"
+    assert outcome("c1_memory", "C1", point(1.5, 0.3)) == "in part"
+    assert outcome("c1_memory", "C1", point(0.5, 0.3)) == "not reproduced"
+    assert outcome("c1_memory", "C14", point(4, 0.1)) == "not reproduced"
+
+
+def test_c4_loses_a_little_and_then_gains():
+    good = lambda line, x: measured(100 * ((0.95 + 2 * x) if line.startswith("c") else 1))
+    assert outcome("c4_skew", "C4", good) == "reproduced"
+    assert outcome("c4_skew", "C4", lambda line, x: measured(100)) in ("in part", "not reproduced")
+
+
+def test_c7_is_a_lead_that_grows():
+    good = lambda line, x: measured(100 * (6 + x / 5 if line == "cmeshjoin" else 1))
+    assert outcome("c7_temporal_locality", "C7", good) == "reproduced"
+    assert (
+        outcome(
+            "c7_temporal_locality", "C7", lambda line, x: measured(100 * (6 if line == "cmeshjoin" else 1))
+        )
+        == "in part"
+    )
+    behind = lambda line, x: measured(100 * (0.5 + x / 100 if line == "cmeshjoin" else 1))
+    assert outcome("c7_temporal_locality", "C7", behind) == "not reproduced"
+
+
+def test_c15_finds_a_wrong_answer_and_a_lost_rate():
+    rates = {"doubles": 100, "half, alone": 100, "whole, alone": 60}
+    pieces = tuple((100, 1.0) for _ in range(10)) + tuple((60, 1.0) for _ in range(10))
+
+    def point(*, misses=0, timeline=pieces):
+        return lambda line, x: measured(
+            rates[line], misses=misses, timeline=timeline if line == "doubles" else ()
+        )
+
+    assert outcome("c15_doubling", "C15", point()) == "reproduced"
+    assert outcome("c15_doubling", "C15", point(misses=1)) == "in part"
+    assert outcome("c15_doubling", "C15", point(timeline=pieces[:10] + pieces[:10])) == "in part"
+
+
+def test_shedding_by_position_and_by_strategy():
+    good = lambda line, x: measured(100 - abs(x - 15) / 2)
+    assert outcome("c9_position", "C9", good) == "reproduced"
+    assert outcome("c9_position", "C9", lambda line, x: measured(100 + x)) == "in part"
+    served = {"tuned": 4.0, "untuned": 3.0, "upfront": 1.0}
+    assert outcome("c10_strategies", "C10", lambda line, x: measured(served[line])) == "reproduced"
+    assert outcome("c10_strategies", "C10", lambda line, x: measured(1)) == "not reproduced"
+
+
+@pytest.mark.parametrize("claim", ["C11", "C12", "C13"])
+def test_sensitivity(claim):
+    name = {"C11": "c11_front_share", "C12": "c12_threshold", "C13": "c13_disk_buffer"}[claim]
+
+    def good(line, x):
+        rate = {
+            "C11": 100 * (1 + x) / (20 + x * x / 20),
+            "C12": 1000 / max(x, 4),
+            "C13": 100 / (x + 16 / (x or 1)),
+        }[claim]
+        return measured(1000 * rate, front_hits=int(5e5 * rate))
+
+    assert outcome(name, claim, good) == "reproduced"
+    bad = lambda line, x: measured(100 * (1 + x), front_hits=int(5e4 * (1 + x)))
+    assert outcome(name, claim, bad) in ("in part", "not reproduced")

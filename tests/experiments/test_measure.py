@@ -1,0 +1,80 @@
+"""What a point counts, against what it must be by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from semistream.experiments.case import Case
+from semistream.experiments.data import MasterSpec, StreamSpec, appended_rows, open_or_build
+from semistream.experiments.measure import measure
+from semistream.experiments.pricing import disk_seconds
+from semistream.joins import Settings
+from semistream.master.disk.profiles import HDD_2007
+from semistream.master.disk.stats import DiskStats
+
+MASTER = MasterSpec(rows=20_000, layout="heap")
+CASE = Case(
+    "meshjoin",
+    MASTER,
+    StreamSpec(0.5),
+    400_000,
+    settings=Settings(disk_buffer=8 * 4096),
+    warm=1.5,
+    measured=2.0,
+)
+
+
+def test_a_scan_reads_the_master_once_per_window(out):
+    """In its steady state MESHJOIN answers as many tuples per round of the master as there is room for."""
+    got = measure(CASE, out, seed=1)
+    pages = open_or_build(MASTER, out, seed=1).pages
+    rounds = got.pages / pages
+    assert got.answered / rounds == pytest.approx(got.window_tuples, rel=0.02)
+    assert got.rows == pytest.approx(got.answered, rel=0.02)
+    assert got.misses == 0
+    assert got.probes == pytest.approx(got.pages * 20_000 / pages, rel=0.02)
+    assert got.seconds > got.disk_seconds > got.bytes / HDD_2007.bytes_per_s
+
+
+def test_reads_are_priced_by_hand():
+    read = DiskStats(calls=10, bytes=60_000_000, seeks=4, seconds=99.0)
+    full = 4 * (HDD_2007.seek_s + HDD_2007.rotation_s) + 10 * HDD_2007.call_s + 1.0
+    assert disk_seconds(read, "hdd-2007", latency_factor=1.0) == pytest.approx(full)
+    assert disk_seconds(read, "hdd-2007", latency_factor=0.5) == pytest.approx((full - 1.0) / 2 + 1.0)
+    assert disk_seconds(read, "direct", latency_factor=0.5) == 99.0
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "hybridjoin"])
+def test_rates_do_not_depend_on_the_scale(out, algorithm):
+    """The argument of scale.py: half of everything, half of the latencies, the same tuples per second.
+
+    Small windows spend more on what each has once, so rates are compared for as many places as there are.
+    """
+
+    def rate_per_place(factor: int) -> float:
+        pages = 4 * factor
+        settings = Settings(disk_buffer=pages * 4096, block_pages=pages, parallel=1)
+        master = MasterSpec(rows=30_000 * factor)
+        case = Case(algorithm, master, StreamSpec(0.8), 600_000 * factor, factor / 4, settings, measured=4.0)
+        got = measure(case, out, seed=1)
+        return got.rate * factor / got.window_tuples
+
+    assert rate_per_place(2) == pytest.approx(rate_per_place(1), rel=0.05)
+    assert rate_per_place(4) == pytest.approx(rate_per_place(2), rel=0.05)
+
+
+def test_a_threshold_is_held(out):
+    """With a threshold nobody reaches, the front stage stays empty."""
+    case = replace(CASE, algorithm="cmeshjoin", settings=Settings(disk_buffer=8 * 4096, front_share=0.3))
+    assert measure(case, out, seed=1).front_hits > 0
+    assert (
+        measure(replace(case, threshold=10**6), out, seed=1).front_hits
+        < 0.5 * measure(case, out, seed=1).front_hits
+    )
+
+
+def test_appended_rows_follow_those_there_are():
+    keys = appended_rows(MasterSpec(rows=1_000)).read_all()["k"].to_pylist()
+    assert keys == list(range(1_000, 2_000))

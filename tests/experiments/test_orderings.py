@@ -1,0 +1,28 @@
+"""The orderings that follow from the algorithms, on small masters: what CI must not see flip."""
+
+from __future__ import annotations
+
+import pytest
+
+from semistream.experiments import Runner, scale_named
+from semistream.experiments.studies.c1_memory import gains
+
+SURE = ("M1", "D4", "X1", "C14")
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    return Runner(folder, scale_named("small"), on_machine=False).reproduce((*SURE, "C1"))
+
+
+@pytest.mark.parametrize("claim", SURE)
+def test_the_claim_is_reproduced_on_small_masters(reproduction, claim):
+    verdict = reproduction.verdict(claim)
+    assert verdict.outcome == "reproduced", f"{verdict.ours}: {verdict.why}"
+
+
+def test_the_front_stage_is_ahead_at_zipf_1(reproduction):
+    """How far is C1's verdict; that it is ahead at all must not flip."""
+    run = next(result.run for result in reproduction.results if result.study.name == "c1_memory")
+    assert all(gain > 1.2 for values in gains(run).values() for gain in values)
