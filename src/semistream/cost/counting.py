@@ -11,7 +11,7 @@ from semistream.cost.prices import Prices, counted_seconds
 from semistream.errors import InvalidInputError
 from semistream.joins.base import JoinStats
 from semistream.joins.driver import Driver
-from semistream.joins.opening import Opening, OpenJoin, open_join
+from semistream.joins.opening import Opening, open_join
 from semistream.joins.registry import SCANNING
 
 
@@ -51,9 +51,9 @@ def count(
                 continue
             if begin is None:
                 if stats.answered >= warm:
-                    begin = replace(stats), disk_seconds(opened)
+                    begin = replace(stats), opened.disk_seconds
             elif stats.answered - begin[0].answered >= tuples:
-                return _between(begin, (replace(stats), disk_seconds(opened)), prices)
+                return _between(begin, (replace(stats), opened.disk_seconds), prices)
     finally:
         opened.close()
     raise InvalidInputError(
@@ -61,14 +61,6 @@ def count(
         found=f"a stream that ended after {driver.stats.tuples:,}",
         hint="Give a longer stream, or count less.",
     )
-
-
-def disk_seconds(opened: OpenJoin) -> float:
-    """Of the master's disk and of its index's."""
-    seconds = opened.reader.disk.stats.seconds
-    if opened.finder is not None and opened.finder.index_disk is not None:
-        seconds += opened.finder.index_disk.stats.seconds
-    return seconds
 
 
 def _between(begin: tuple[JoinStats, float], end: tuple[JoinStats, float], prices: Prices) -> Counted:
