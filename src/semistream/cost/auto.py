@@ -21,8 +21,8 @@ _BY_FREQUENCY = ("optimised-x-hybridjoin", "x-hybridjoin")
 
 def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The best algorithm for what is to be opened, tuned."""
-    if opening.settings.at_once:
-        return replace(opening, algorithm=opening.name)
+    if opening.settings.at_once:  # nobody waits: a rule is enough
+        return opening
     return best_for(opening, *_skew(opening, sample))
 
 
@@ -37,7 +37,7 @@ def best_for(opening: Opening, skew: float, known: bool) -> Opening:
             except InvalidInputError:  # the budget is too small for this one
                 continue
     if not found:
-        return replace(opening, algorithm=opening.name)  # which says what the least memory is
+        return opening  # which says what the least memory is
     best, *others = sorted(found, key=lambda name: -found[name].rate_per_s)
     settings = found[best].settings
     why = [f"keys look like Zipf {skew:.2f}" if known else f"Zipf {skew:.0f} assumed"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -29,4 +28,4 @@ def planned(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The same with an algorithm, its parameters, and why; `sample` is what has arrived already."""
     if opening.algorithm != "auto":
         return opening
-    return _chooser[0](opening, sample) if _chooser else replace(opening, algorithm=opening.name)
+    return _chooser[0](opening, sample) if _chooser else opening
