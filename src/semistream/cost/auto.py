@@ -33,7 +33,7 @@ def best_for(opening: Opening, skew: float, known: bool) -> Opening:
     for name in candidates:
         if _can(name, opening):
             try:
-                found[name] = best_rate(_question(name, opening, skew), _memory(opening))
+                found[name] = best_rate(_question(name, opening, skew), _memory(opening), effort="little")
             except InvalidInputError:  # the budget is too small for this one
                 continue
     if not found:

@@ -34,6 +34,11 @@ class Case:
     )
 
     @property
+    def is_rough(self) -> bool:
+        """Whether settings are to be compared, fast."""
+        return self.small_places < PLACES
+
+    @property
     def page_rows(self) -> float:
         """v_P / v_R."""
         return self.master_rows / max(self.pages, 1)

@@ -16,11 +16,11 @@ from functools import lru_cache
 from semistream.cost import hybrids, lookups, scans
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Ranks
-from semistream.front.steady import BLOCK, LOOKUP, PLACES, SCAN, Steady, steady
+from semistream.front.steady import BLOCK, LOOKUP, SCAN, Steady, steady
 
 _ROUNDS = 8
 _NEAR = 0.003  # of what goes through: no more rounds
-_FEW_ROUNDS, _ROUGHLY = 4, 0.03  # with fewer places
+_FEW_ROUNDS, _ROUGHLY = 3, 0.05  # with fewer places
 _FIRST_GUESS = 1.4  # T over the mean wait: between 1, of a cold block, and 2, of a hot one
 
 
@@ -77,7 +77,7 @@ def _in_turns(case: Case, answered: Callable[[float], Steady]) -> float:
 
 
 def _rounds(case: Case) -> tuple[int, float]:
-    return (_ROUNDS, _NEAR) if case.small_places >= PLACES else (_FEW_ROUNDS, _ROUGHLY)
+    return (_FEW_ROUNDS, _ROUGHLY) if case.is_rough else (_ROUNDS, _NEAR)
 
 
 def _answered(case: Case, how: int, wait: float, together: int) -> Steady:

@@ -27,7 +27,7 @@ from semistream.memory import turnover
 
 _HALVINGS = 200
 _NOTHING = 1e-12  # of the stream
-_GULP = 0.03  # of the window, leaving at once: from there on the queue is followed
+_GULP = 0.15  # of the window, leaving at once: from there on the queue is followed
 
 
 def waiting(blocks: Blocks, time: float) -> float:
@@ -57,10 +57,11 @@ def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0) -> 
     return (low + high) / 2
 
 
-def finished_per_read(blocks: Blocks, window: float, share_beside: float = 0.0) -> float:
-    """W, by the averages where they hold."""
+def finished_per_read(case: Case, blocks: Blocks, share_beside: float = 0.0) -> float:
+    """W, by the averages where they hold, or where they are enough to compare settings with."""
+    window = float(case.division.window_tuples)
     time = time_in_window(blocks, window, share_beside)
-    if float(blocks.chance.max()) * time < _GULP * window:
+    if case.is_rough or float(blocks.chance.max()) * time < _GULP * window:
         return tuples_per_read(blocks, time)
     return turnover.tuples_per_read(blocks.chance, blocks.count, int(window), share_beside)
 
@@ -114,7 +115,7 @@ def x_hybrid(case: Case) -> Loop:
     if blocks.total <= _NOTHING:  # all of the master is pinned
         tuples = float(case.division.window_tuples)
         return Loop(tuples=tuples, io_s=0.0, probes=pinned_rows, waited=tuples, front_share=1.0)
-    tuples = finished_per_read(blocks, case.division.window_tuples, share)
+    tuples = finished_per_read(case, blocks, share)
     k_rows = case.page_rows * block_pages(case)
     # One advance reads `together` blocks, and the pinned rows probe once for all of them.
     return Loop(
@@ -142,7 +143,7 @@ def behind(case: Case, ranks: Ranks, *, front_probes: bool = False) -> Loop:
 def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
     if blocks.total <= _NOTHING:  # all of the master is in memory
         return Loop(tuples=1.0, io_s=0.0, front_probes=1.0, front_share=1.0)
-    tuples = finished_per_read(blocks, case.division.window_tuples)
+    tuples = finished_per_read(case, blocks)
     return iteration(case, tuples, blocks.total, front_probes=front_probes)
 
 

@@ -16,6 +16,7 @@ from semistream.workload.zipf import zipf_mass
 
 F64 = NDArray[np.float64]
 _ONE_BY_ONE = 1 << 20  # ranks that are kept apart
+_SCATTERED = 1 << 17  # ranks whose place matters
 _APART = 1 << 12  # blocks, the most popular, that are kept apart
 _GROUPS = 1 << 12  # that the others are put together into
 _SEED = 20071
@@ -74,15 +75,16 @@ def scattered(ranks: Ranks, block_rows: float) -> Blocks:
     rows = len(ranks.chance) + ranks.others
     blocks = max(1, round(rows / block_rows))
     generator = np.random.default_rng(_SEED)
-    if ranks.others:
-        places = generator.integers(0, blocks, len(ranks.chance))
+    first = ranks.chance[:_SCATTERED]  # of the others a block has so many that all blocks have alike
+    if rows > len(first):
+        places = generator.integers(0, blocks, len(first))
     else:
         places = generator.permutation(rows) * blocks // rows
-    even = ranks.others * ranks.other_chance / blocks
+    even = (ranks.total - float(first.sum())) / blocks
     used, inverse = (
-        (np.arange(blocks), places) if blocks <= 4 * rows else np.unique(places, return_inverse=True)
+        (np.arange(blocks), places) if blocks <= 4 * len(first) else np.unique(places, return_inverse=True)
     )
-    chance = np.asarray(np.bincount(inverse, weights=ranks.chance, minlength=len(used)) + even, np.float64)
+    chance = np.asarray(np.bincount(inverse, weights=first, minlength=len(used)) + even, np.float64)
     count = np.ones(len(chance))
     if blocks > len(chance):
         chance, count = np.append(chance, even), np.append(count, blocks - len(chance))

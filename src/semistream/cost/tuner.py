@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,8 @@ from semistream.master import Master
 _FRONT = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybridjoin")
 _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin")
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
-_REFINEMENTS = {1: 4, 2: 2}  # by how many parameters there are
+# Places of the first grid and times it is refined, by how many parameters there are.
+_EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 2), ("little", 1): (9, 2), ("little", 2): (4, 1)}
 _ROUGH_PLACES = 1 << 8  # enough to compare settings with
 
 
@@ -219,13 +221,16 @@ def ask(
     )
 
 
-def best_rate(question: Question, memory_bytes: int) -> Point:
+def best_rate(
+    question: Question, memory_bytes: int, *, effort: Literal["usual", "little"] = "usual"
+) -> Point:
     """The point of the highest rate within a memory."""
     axes = _axes(question, memory_bytes)
-    at = [np.linspace(0.0, 1.0, 5 if len(axes) > 1 else 17) for _ in axes]
+    grid, refinements = _EFFORT[effort, len(axes)] if axes else (1, 0)
+    at = [np.linspace(0.0, 1.0, grid) for _ in axes]
     width = np.array([values[1] - values[0] for values in at])
     best: tuple[Point, tuple[float, ...]] | None = None
-    for _ in range(_REFINEMENTS.get(len(axes), 0) + 1):
+    for _ in range(refinements + 1):
         best = _best_of(question, memory_bytes, axes, product(*at), best)
         if best is None:
             question.case(memory_bytes, _least(question))  # says what the least memory is
