@@ -58,7 +58,8 @@ def exhaustive(asked, memory_bytes):
 @pytest.mark.parametrize("name", [name for name in TUNED if not name.startswith("c")])
 def test_the_choice_is_within_three_percent_of_the_best(master, name, memory_bytes, skew):
     asked = question(name, master, skew)
-    assert best_rate(asked, memory_bytes).rate_per_s >= 0.97 * exhaustive(asked, memory_bytes)
+    best = asked.point(memory_bytes, best_rate(asked, memory_bytes).settings)
+    assert best.rate_per_s >= 0.97 * exhaustive(asked, memory_bytes)
 
 
 @pytest.mark.parametrize("name", ["cinlj", "cmeshjoin", "chybridjoin"])
@@ -92,6 +93,7 @@ def test_least_memory_for_a_rate_reaches_it_and_less_does_not(master, name):
     assert less.rate_per_s < wanted
 
 
+@pytest.mark.long  # beside other tests a processor is half as fast
 @pytest.mark.parametrize("name", TUNED)
 def test_an_answer_takes_less_than_two_seconds(master, name):
     ss.tune(name, master, memory=1_000_000, skew=0.77, disk=DISK)  # kernels are compiled
