@@ -113,7 +113,7 @@ def join(
         shed_to: A directory of its own, where shed tuples wait until the load falls.
         arrivals: Tells how much of the stream has arrived; without it tuples are taken when there is room for them.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
-        tuning: "dynamic" watches a stream whose skew or rate drifts, and tunes the join anew while it runs.
+        tuning: "dynamic" watches a stream whose skew drifts, and tunes the join anew while it runs.
         settings: Parameters of the algorithm, for experiments.
 
     Returns:
