@@ -228,7 +228,7 @@ def test_whatever_comes(tmp_path_factory, data):
     algorithm = data.draw(st.sampled_from(names), "algorithm")
     how = data.draw(st.sampled_from(["inner", "left"]), "how")
     keys = data.draw(st.integers(1, 1500), "keys")
-    memory = data.draw(st.sampled_from([60_000, 200_000, 1_000_000]), "memory")
+    memory = data.draw(st.sampled_from([120_000, 200_000, 1_000_000]), "memory")
     if algorithm == "in-memory":
         memory = 5_000_000
     table = rows(keys)

@@ -21,7 +21,7 @@ _BY_FREQUENCY = ("optimised-x-hybridjoin", "x-hybridjoin")
 
 def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The best algorithm for what is to be opened, tuned."""
-    if opening.settings.at_once:  # nobody waits: a rule is enough
+    if opening.settings.at_once or not opening.master.rows:  # nobody waits: a rule is enough
         return opening
     return best_for(opening, *_skew(opening, sample))
 

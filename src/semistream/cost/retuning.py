@@ -53,7 +53,7 @@ class Retuner:
     def _look(self, opened: OpenJoin, codes: NDArray[np.uint64]) -> Opening | None:
         try:
             skew = estimated_skew(codes, opened.opening.master.rows)
-        except InvalidInputError:
+        except InvalidInputError:  # too few tuples to tell, or an empty master
             return None
         if self.skew is None:
             self.skew = skew
