@@ -16,7 +16,7 @@ $(READY): requirements/lock.txt requirements/java.txt pyproject.toml tools/setup
 demo: $(READY)   ## a stream of sales joined with millions of products on Spark, into a warehouse, checked
 	@$(RUN)/semistream demo
 
-test: $(READY)   ## every test but the long campaigns (under 15 minutes on two cores)
+test: $(READY)   ## every test but the long campaigns (about half an hour on two cores)
 	@$(RUN)/python -m pytest -n 2 --dist loadgroup -m "not long"
 
 test-long: $(READY)  ## the long campaigns
