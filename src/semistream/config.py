@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from fractions import Fraction
@@ -39,16 +40,19 @@ def parse_bytes(size: int | str, *, name: str = "size") -> int:
     return value
 
 
-def format_bytes(size: int) -> str:
-    """Write a number of bytes for people, in the binary units that pages come in.
+def format_bytes(size: int, *, up: bool = False) -> str:
+    """Write a number of bytes for people, in the binary units that pages come in; `up`: never less than it is.
 
     >>> format_bytes(16384), format_bytes(1_200_000_000), format_bytes(5)
     ('16.0 KiB', '1.1 GiB', '5 B')
+    >>> format_bytes(60_021), format_bytes(60_021, up=True)
+    ('58.6 KiB', '58.7 KiB')
     """
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
-            return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+            shown = math.ceil(value * 10) / 10 if up else value
+            return f"{size} B" if unit == "B" else f"{shown:.1f} {unit}"
         value /= 1024
     raise AssertionError(unit)
 

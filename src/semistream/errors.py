@@ -6,6 +6,9 @@ asked, what was found, what to do about it.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class SemistreamError(Exception):
     """The base of all errors of this package."""
@@ -64,6 +67,16 @@ class NoSpaceError(StoreError):
 
 class MissingDependencyError(SemistreamError, ImportError):
     """An optional package that the called function needs."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The beginning of a hint where one of the known words is near; nothing where none is.
+
+    >>> did_you_mean("meshjion", ["meshjoin", "inlj"])
+    "Did you mean 'meshjoin'? "
+    """
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def _rebuild(kind: type[SemistreamError], asked: str, found: str, hint: str) -> SemistreamError:

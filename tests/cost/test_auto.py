@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -53,7 +54,7 @@ def compare(master, skew, memory):
     tuned: dict[str, Point] = {}
     for name in _CANDIDATES:
         if _can(name, asked):
-            tuned[name] = best_rate(_question(name, asked, skew), asked.memory_bytes)
+            tuned[name] = best_rate(replace(_question(asked, skew), algorithm=name), asked.memory_bytes)
             fixed = Opening(name, master, asked.shape, asked.memory_bytes, DISK, 0.0, tuned[name].settings)
             rates[name] = run(fixed, skew)
     chosen = choose(asked, sample_of(skew))

@@ -9,10 +9,10 @@ import pyarrow as pa
 from semistream.config import format_bytes
 from semistream.cost.calibration import costs_of
 from semistream.cost.skew import estimated_skew
-from semistream.cost.tuner import Point, Question, best_rate
+from semistream.cost.tuner import Point, Question, best_rate, usual_parallel
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening, heap_bytes_of
-from semistream.joins.registry import SCANNING, Settings
+from semistream.joins.registry import SCANNING
 
 _USUAL_SKEW = 1.0  # of sales and clicks: until there are tuples enough to tell
 _CANDIDATES = ("chybridjoin", "cmeshjoin", "hybridjoin", "meshjoin", "optimised-x-hybridjoin", "x-hybridjoin")
@@ -29,11 +29,13 @@ def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
 def best_for(opening: Opening, skew: float, known: bool) -> Opening:
     """The best algorithm for a stream of this skew; with an algorithm named, the best settings of it."""
     candidates = _CANDIDATES if opening.algorithm == "auto" else (opening.algorithm,)
+    question = _question(opening, skew)  # once: it reads a page, and what was calibrated
     found: dict[str, Point] = {}
     for name in candidates:
         if _can(name, opening):
             try:
-                found[name] = best_rate(_question(name, opening, skew), _memory(opening), effort="little")
+                asked = replace(question, algorithm=name)
+                found[name] = best_rate(asked, _memory(opening), effort="little")
             except InvalidInputError:  # the budget is too small for this one
                 continue
     if not found:
@@ -53,7 +55,7 @@ def best_for(opening: Opening, skew: float, known: bool) -> Opening:
 
 def rate_of(opening: Opening, skew: float) -> float:
     """What an opened join is predicted to reach on a stream of this skew."""
-    found = _question(opening.name, opening, skew).point(_memory(opening), opening.settings)
+    found = _question(opening, skew).point(_memory(opening), opening.settings)
     return found.rate_per_s if found is not None else 0.0
 
 
@@ -81,10 +83,9 @@ def _skew(opening: Opening, sample: pa.RecordBatch | None) -> tuple[float, bool]
         return _USUAL_SKEW, False
 
 
-def _question(name: str, opening: Opening, skew: float) -> Question:
-    simulated = opening.disk_kind not in ("direct", "buffered")
+def _question(opening: Opening, skew: float) -> Question:
     return Question(
-        name,
+        opening.name,
         opening.master,
         opening.shape,
         skew,
@@ -92,5 +93,5 @@ def _question(name: str, opening: Opening, skew: float) -> Question:
         costs_of(opening.master, opening.disk_kind),
         heap_bytes_of(opening.master, opening.shape),
         opening.heap_bytes,
-        1 if simulated else Settings().parallel,
+        usual_parallel(opening.disk_kind),
     )

@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.cost.disks import DiskCosts, MeasuredCosts, ProfileCosts
-from semistream.cost.prices import PRICES, Prices
+from semistream.cost.prices import PRICES, Prices, prices_of
 from semistream.errors import InvalidInputError
 from semistream.joins.join import string_bytes_of
 from semistream.joins.meshjoin import MeshJoin
@@ -59,11 +59,15 @@ class Calibration:
 def costs_of(master: Master, disk: str) -> Calibration:
     """A profile's factors, those kept for this machine and disk, or the defaults."""
     if disk in PROFILES:
-        return Calibration(ProfileCosts(PROFILES[disk]), PRICES.get(disk, PRICES["default"]), {}, disk)
+        return _of_profile(disk)
     kept = _load(_place(master, disk))
     return kept or Calibration(
         ProfileCosts(PROFILES["nvme"]), PRICES["default"], {}, "defaults: never calibrated here"
     )
+
+
+def _of_profile(disk: str) -> Calibration:
+    return Calibration(ProfileCosts(PROFILES[disk]), prices_of(disk), {}, disk)
 
 
 def calibrate(master: Master | None = None, *, disk: str = "direct", remember: bool = True) -> Calibration:
@@ -75,7 +79,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
         remember: Keep the result for `tune`, `join` and `enrich` on this machine and disk.
     """
     if disk in PROFILES:
-        return Calibration(ProfileCosts(PROFILES[disk]), PRICES.get(disk, PRICES["default"]), {}, disk)
+        return _of_profile(disk)
     if disk not in ("direct", "buffered"):
         raise InvalidInputError(
             f"disk={disk!r}", found="no such disk", hint=f"Choose direct, buffered, {', '.join(PROFILES)}."

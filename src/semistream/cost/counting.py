@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -64,8 +64,7 @@ def count(
 
 
 def _between(begin: tuple[JoinStats, float], end: tuple[JoinStats, float], prices: Prices) -> Counted:
-    names = [field.name for field in fields(JoinStats) if field.type == "int"]
-    stats = JoinStats(**{name: getattr(end[0], name) - getattr(begin[0], name) for name in names})
+    stats = end[0].since(begin[0])
     stats.tuples = stats.answered
     disk_s = end[1] - begin[1]
     return Counted(stats, disk_s, counted_seconds(stats, disk_s, prices))

@@ -45,6 +45,11 @@ PRICES = {
 }
 
 
+def prices_of(disk: str) -> Prices:
+    """Of the time that a simulated disk is from, where that has its own."""
+    return PRICES.get(disk, PRICES["default"])
+
+
 def counted_seconds(stats: JoinStats, disk_seconds: float, prices: Prices) -> float:
     """What a join that did so much took, on the virtual clock.
 

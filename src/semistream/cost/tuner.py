@@ -215,10 +215,13 @@ def ask(
         costs,
         heap_bytes_of(master, shape),
         0.0 if batch is None else string_bytes_of(shape, batch),
-        parallel
-        if parallel is not None
-        else (1 if disk not in ("direct", "buffered") else Settings().parallel),
+        parallel if parallel is not None else usual_parallel(disk),
     )
+
+
+def usual_parallel(disk: str) -> int:
+    """Blocks that are chosen together: one on a simulated disk, as in the papers."""
+    return Settings().parallel if disk in ("direct", "buffered") else 1
 
 
 def best_rate(

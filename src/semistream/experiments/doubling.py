@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.experiments.case import Case, Measured
 from semistream.experiments.data import MasterSpec, appended_rows, open_or_build, stream_batches
-from semistream.experiments.measure import Running, difference
+from semistream.experiments.measure import Running
 from semistream.experiments.pricing import disk_seconds, total_seconds
 from semistream.experiments.tuning import tuned_settings
 from semistream.master import Master
@@ -72,7 +72,7 @@ class _Doubling:
             ) in running.steps:  # who still waits is answered too, so that every answer can be counted
                 for _ in answers:
                     pass
-            done = difference(running.stats, began)
+            done = running.stats.since(began)
             seconds = sum(seconds for _, seconds in timeline)
             counted = running.since(began, running.disk.stats.snapshot(), 0.0, 0.0)
             return replace(counted, answered=done.answered, seconds=seconds, timeline=tuple(timeline))
@@ -87,5 +87,5 @@ class _Doubling:
         reading = disk_seconds(disk.stats - before, self.case.disk, latency_factor=factor)
         if running.disk is not disk:  # another version was moved to
             reading += disk_seconds(running.disk.stats, self.case.disk, latency_factor=factor)
-        done = difference(running.stats, stats)
+        done = running.stats.since(stats)
         return done.answered, total_seconds(done, reading, self.case)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -153,7 +153,7 @@ class Running:
     def since(self, stats: JoinStats, disk: DiskStats, pending: float, wall: float) -> Measured:
         """What was done since these counts were taken."""
         case, read = self.case, self.disk.stats - disk
-        done = difference(self.stats, stats)
+        done = self.stats.since(stats)
         reading = disk_seconds(read, case.disk, latency_factor=case.latency_factor)
         real = case.disk in _REAL_DISKS
         return Measured(
@@ -184,12 +184,6 @@ _COUNTS = (
     "cached",
     "evicted",
 )
-
-
-def difference(now: JoinStats, before: JoinStats) -> JoinStats:
-    """What was counted in between."""
-    counts = [each.name for each in fields(JoinStats) if isinstance(getattr(now, each.name), int)]
-    return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in counts})
 
 
 def window_of(join: Join) -> Window:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from semistream.cost.calibration import Calibration
 from semistream.cost.case import Case as ModelCase
 from semistream.cost.disks import ProfileCosts
-from semistream.cost.prices import PRICES, counted_seconds
+from semistream.cost.prices import counted_seconds, prices_of
 from semistream.cost.tuner import Question, best_rate
 from semistream.experiments.case import Case
 from semistream.experiments.data import joined_on
@@ -44,8 +44,7 @@ def disk_seconds(read: DiskStats, disk: str, *, latency_factor: float) -> float:
 
 def total_seconds(done: JoinStats, reading: float, case: Case) -> float:
     """Reading and the processor's work together; who was read but still waits is not counted as read yet."""
-    prices = PRICES.get(case.disk, PRICES["default"])
-    return float(counted_seconds(replace(done, tuples=done.answered), reading, prices))
+    return float(counted_seconds(replace(done, tuples=done.answered), reading, prices_of(case.disk)))
 
 
 def predicted_rate(case: Case, settings: Settings, master: Master, first: pa.RecordBatch) -> float | None:
@@ -76,7 +75,6 @@ def _question(case: Case, master: Master, first: pa.RecordBatch) -> Question | N
         return None
     shape = shape_join(first.schema, master, on=joined_on(case.master))
     profile = scaled_profile(case.disk, case.latency_factor)
-    prices = PRICES.get(case.disk, PRICES["default"])
     kind = _ByPopularity if case.stream.popularity == "in-order" else Question
     return kind(
         case.algorithm,
@@ -84,7 +82,7 @@ def _question(case: Case, master: Master, first: pa.RecordBatch) -> Question | N
         shape,
         case.stream.exponent,
         case.disk,
-        Calibration(ProfileCosts(profile), prices, {}, case.disk),
+        Calibration(ProfileCosts(profile), prices_of(case.disk), {}, case.disk),
         heap_bytes_of(master, shape),
         string_bytes_of(shape, first),
         1,

@@ -13,11 +13,10 @@ An index nested loop reads one page a tuple whatever the size of the master, so 
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, did_you_mean
 
 Family = Literal["mesh", "hybrid", "caching", "cloud"]
 
@@ -51,9 +50,9 @@ SCALES = {
 def scale_named(name: str) -> Scale:
     """One of SCALES, or an error that says which was meant."""
     if name not in SCALES:
-        near = difflib.get_close_matches(name, SCALES, n=1)
-        meant = f"Did you mean {near[0]!r}? " if near else ""
         raise InvalidInputError(
-            f"--scale {name}", found="no such scale", hint=f"{meant}Choose one of {', '.join(SCALES)}."
+            f"--scale {name}",
+            found="no such scale",
+            hint=f"{did_you_mean(name, SCALES)}Choose one of {', '.join(SCALES)}.",
         )
     return SCALES[name]

@@ -19,7 +19,7 @@ miss; accounted bytes never exceed the budget; `pending` falls to zero within `b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -64,6 +64,11 @@ class JoinStats:
     used: dict[str, int] = field(default_factory=dict)  # bytes by structure
     plan: str = ""
     shedding: SheddingStats | None = None
+
+    def since(self, earlier: JoinStats) -> JoinStats:
+        """What was counted since these counts were copied."""
+        counts = [each.name for each in fields(self) if isinstance(getattr(self, each.name), int)]
+        return replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
 
     @property
     def used_bytes(self) -> int:

@@ -60,9 +60,12 @@ def front_rows(name: str, shape: JoinShape, left_bytes: int, heap_bytes: float, 
     if nbytes <= 0:
         return 0
     layout = RowTable.layout(HotRows.leaves(shape))
-    recorder = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0)
     rows = RowTable.capacity_for(layout, nbytes, heap_bytes)
-    return RowTable.capacity_for(layout, nbytes - recorder * rows, heap_bytes)
+    return RowTable.capacity_for(layout, nbytes - _recorder_bytes(name, rows), heap_bytes)
+
+
+def _recorder_bytes(name: str, rows: int) -> int:
+    return rows * (BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0))
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,6 @@ class Division:
     front_rows: int  # h_R
     window_tuples: int  # h_S
     total_bytes: int
-    disk_buffer_bytes: int
 
 
 def divide(
@@ -95,8 +97,7 @@ def divide(
     left -= index_bytes(master)
     halves = 2 if reads_ahead(name, disk_kind, settings) else 1
     size, rows = buffer_sizes(master, disk_buffer_bytes(name, memory_bytes, settings), halves)
-    disk_bytes = halves * (size + 8 * rows)
-    left -= disk_bytes
+    left -= halves * (size + 8 * rows)
     pinned = front = 0
     if name == "x-hybridjoin":
         nbytes, rows = buffer_sizes(master, pinned_bytes(master, memory_bytes, left, settings), 1)
@@ -106,8 +107,7 @@ def divide(
         front = front_rows(name, shape, left, row_heap_bytes, settings)
         if front:
             layout = RowTable.layout(HotRows.leaves(shape))
-            recorder = BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0)
-            left -= RowTable.bytes_for(layout, front, row_heap_bytes) + recorder * front
+            left -= RowTable.bytes_for(layout, front, row_heap_bytes) + _recorder_bytes(name, front)
     window = 0
     if name not in ("in-memory", BATCH_LOOKUP):
         window = Window.capacity_for(Window.layout(shape.window_leaves), max(left, 0), tuple_heap_bytes)
@@ -120,6 +120,6 @@ def divide(
             raise InvalidInputError(
                 f"{name} within {format_bytes(memory_bytes)}",
                 found="no room for a single waiting tuple",
-                hint=f"Raise memory= to at least {format_bytes(least)}.",
+                hint=f"Raise memory= to at least {format_bytes(least, up=True)}.",
             )
-    return Division(max(1, size // master.page_bytes), pinned, front, window, memory_bytes, disk_bytes)
+    return Division(max(1, size // master.page_bytes), pinned, front, window, memory_bytes)

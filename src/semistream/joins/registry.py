@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, did_you_mean
 
 ALGORITHMS = (
     "inlj",
@@ -57,11 +56,9 @@ class Settings:
 def check_algorithm(name: str) -> str:
     """A name of ALGORITHMS, or an error that says which was meant."""
     if name not in ALGORITHMS:
-        near = difflib.get_close_matches(name, ALGORITHMS, n=1)
-        meant = f"Did you mean {near[0]!r}? " if near else ""
         raise InvalidInputError(
             f"algorithm={name!r}",
             found="no such algorithm",
-            hint=f"{meant}Choose one of {', '.join(ALGORITHMS)}.",
+            hint=f"{did_you_mean(name, ALGORITHMS)}Choose one of {', '.join(ALGORITHMS)}.",
         )
     return name

@@ -32,10 +32,11 @@ class Budget:
     def take(self, name: str, nbytes: int, *, who: str) -> None:
         """Account for bytes under a name; too many are an error that says so."""
         if nbytes > self.left_bytes:
+            left = format_bytes(max(self.left_bytes, 0))
             raise InvalidInputError(
                 f"{who} within {format_bytes(self.total_bytes)}",
-                found=f"that {name} needs {format_bytes(nbytes)} of the {format_bytes(max(self.left_bytes, 0))} left",
-                hint=f"Raise memory= to at least {format_bytes(self.used_bytes + nbytes)}.",
+                found=f"that {name} needs {format_bytes(nbytes, up=True)} of the {left} left",
+                hint=f"Raise memory= to at least {format_bytes(self.used_bytes + nbytes, up=True)}.",
             )
         self.taken[name] = self.taken.get(name, 0) + nbytes
 

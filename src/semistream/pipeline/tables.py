@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from semistream.config import parse_bytes, parse_duration
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, did_you_mean
 
 _NAMES = {
     bool: "true or false",
@@ -48,12 +47,10 @@ class Table:
         """One of some words."""
         value = self.text(key, default)
         if value not in choices:
-            near = difflib.get_close_matches(value, choices, n=1)
-            meant = f"Did you mean {near[0]!r}? " if near else ""
             raise InvalidInputError(
                 f"{self.where}.{key} = {value!r}",
                 found="no such choice",
-                hint=f"{meant}Choose one of {', '.join(choices)}.",
+                hint=f"{did_you_mean(value, choices)}Choose one of {', '.join(choices)}.",
             )
         return value
 
@@ -145,12 +142,10 @@ class Table:
         """Refuse keys that nobody has asked for."""
         for key in self.values:
             if key not in self.known:
-                near = difflib.get_close_matches(key, self.known, n=1)
-                meant = f"Did you mean {near[0]!r}? " if near else ""
                 raise InvalidInputError(
                     f"{key!r} in {self.where}",
                     found="no such key",
-                    hint=f"{meant}It has {', '.join(self.known)}.",
+                    hint=f"{did_you_mean(key, self.known)}It has {', '.join(self.known)}.",
                 )
 
     def _has(self, key: str) -> bool:
