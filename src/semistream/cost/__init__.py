@@ -8,9 +8,6 @@ from semistream.cost.prices import PRICES, Prices, counted_seconds
 from semistream.cost.retuning import Retuner
 from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import Tuning, tune
-from semistream.joins.planning import choose_with
-
-choose_with(choose, Retuner)
 
 __all__ = [
     "PRICES",

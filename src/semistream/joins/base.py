@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semistream.arrow import from_numpy, to_numpy
 from semistream.errors import InvalidInputError
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
@@ -115,7 +116,7 @@ class Snapshot:
         """As one batch, which any Arrow file can hold."""
         fields = [*self.tuples.schema, pa.field(_MET, pa.int64()), pa.field(_MATCHED, pa.bool_())]
         metadata = {_POSITION: str(self.position), _VERSION: str(self.version), _SHED: self.shed}
-        columns = [*self.tuples.columns, pa.array(self.met), pa.array(self.matched)]
+        columns = [*self.tuples.columns, from_numpy(self.met), from_numpy(self.matched)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
 
     @staticmethod
@@ -130,8 +131,8 @@ class Snapshot:
             )
         return Snapshot(
             batch.select(batch.schema.names[:-2]).replace_schema_metadata(None),
-            batch.column(_MET).to_numpy(zero_copy_only=False),
-            batch.column(_MATCHED).to_numpy(zero_copy_only=False),
+            to_numpy(batch.column(_MET)),
+            to_numpy(batch.column(_MATCHED)),
             int(metadata[_POSITION.encode()]),
             int(metadata[_VERSION.encode()]),
             metadata.get(_SHED.encode(), b"").decode(),

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.arrow import from_numpy
+
 SHARE = 0.25  # of the budget
 _LATEST = 4  # a mark that frees less than one in so many held rows is not worth a look at all of them
 
@@ -27,7 +29,7 @@ def number_column(stream: pa.Schema) -> str:
 
 def numbered(batch: pa.RecordBatch, name: str, first: int) -> pa.RecordBatch:
     """A batch with its tuples' numbers as a last column."""
-    return batch.append_column(name, pa.array(np.arange(first, first + len(batch), dtype=np.int64)))
+    return batch.append_column(name, from_numpy(np.arange(first, first + len(batch), dtype=np.int64)))
 
 
 @dataclass

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semistream.arrow import to_numpy
 from semistream.errors import InvalidInputError
 from semistream.joins.base import JoinStats
 from semistream.joins.reader import Loaded, MasterReader
@@ -136,7 +137,7 @@ class PageFinder:
             found = key_codes(entries, self.master.key, self.master.codec)
             hit = np.flatnonzero(is_in(found, ordered))
             owners.append(order[positions_of(found.take(hit), ordered, side="left")])
-            pages.append(entries.column(entries.num_columns - 1).to_numpy()[hit])
+            pages.append(to_numpy(entries.column(entries.num_columns - 1))[hit])
         owner = np.concatenate(owners) if owners else np.empty(0, dtype=np.int64)
         page = np.concatenate(pages) if pages else np.empty(0, dtype=np.int64)
         pairs = np.unique(np.stack([owner, page]), axis=1) if len(owner) else np.empty((2, 0), dtype=np.int64)

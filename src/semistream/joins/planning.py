@@ -1,31 +1,29 @@
-"""Who chooses where the algorithm is "auto", and who tunes a join that runs. Joins know no costs, so `cost/` hands both in."""
+"""Who chooses where the algorithm is "auto", and who tunes a join that runs.
+
+Joins know no costs: whoever does is looked up by name, when there is something to choose.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
 
 import pyarrow as pa
 
 from semistream.joins.driver import Retune
 from semistream.joins.opening import Opening
 
-Chooser = Callable[[Opening, pa.RecordBatch | None], Opening]
-_chooser: list[Chooser] = []
-_retuner: list[Callable[[Opening], Retune]] = []
+_CHOOSER, _RETUNER = "semistream.cost.auto", "semistream.cost.retuning"
 
 
-def choose_with(chooser: Chooser, retuner: Callable[[Opening], Retune]) -> None:
-    """Ask these from now on."""
-    _chooser[:], _retuner[:] = [chooser], [retuner]
-
-
-def retuner_for(opening: Opening) -> Retune | None:
+def retuner_for(opening: Opening) -> Retune:
     """Who watches the stream, for a join that was planned as `opening` says."""
-    return _retuner[0](opening) if _retuner else None
+    retuner: Retune = importlib.import_module(_RETUNER).Retuner(opening)
+    return retuner
 
 
 def planned(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The same with an algorithm, its parameters, and why; `sample` is what has arrived already."""
     if opening.algorithm != "auto":
         return opening
-    return _chooser[0](opening, sample) if _chooser else opening
+    chosen: Opening = importlib.import_module(_CHOOSER).choose(opening, sample)
+    return chosen

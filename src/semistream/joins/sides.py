@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from semistream.arrow import from_numpy
 from semistream.errors import InvalidInputError
 from semistream.joins.condition import Between, Condition, passing
 from semistream.joins.keycast import cast_key
@@ -161,7 +162,7 @@ class JoinShape:
                 continue
             chosen = passing(self.condition, batch)
             if len(chosen):
-                yield batch.take(pa.array(chosen)) if len(chosen) < len(batch) else batch, begin + chosen
+                yield batch.take(from_numpy(chosen)) if len(chosen) < len(batch) else batch, begin + chosen
 
     def _stream_columns(self, kept: Assembled) -> list[pa.Array]:
         return (kept.without_key() if self.wide else kept).columns(self.stream_builders)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semistream.arrow import from_numpy, to_numpy
 from semistream.master.disk import Extents
 from semistream.master.keys import KeyCodec, Keys, positions_of
 
@@ -52,11 +53,11 @@ class PageTable:
     def to_arrow(self) -> pa.Table:
         """As it is kept in the store."""
         columns = {
-            "file": pa.array(self.file, type=pa.int32()),
-            "offset": pa.array(self.offset, type=pa.int64()),
-            "length": pa.array(self.length, type=pa.int32()),
-            "rows": pa.array(self.rows, type=pa.int32()),
-            "continues": pa.array(self.continues, type=pa.bool_()),
+            "file": from_numpy(self.file.astype(np.int32, copy=False)),
+            "offset": from_numpy(self.offset.astype(np.int64, copy=False)),
+            "length": from_numpy(self.length.astype(np.int32, copy=False)),
+            "rows": from_numpy(self.rows.astype(np.int32, copy=False)),
+            "continues": from_numpy(self.continues),
         }
         if self.separators is not None:
             columns["separator"] = self.separators.to_arrow()
@@ -67,7 +68,7 @@ class PageTable:
         """What `to_arrow` gave."""
 
         def column(name: str) -> I64:
-            values: NDArray[np.integer[Any]] = table.column(name).to_numpy()
+            values: NDArray[np.integer[Any]] = to_numpy(table.column(name))
             return values.astype(np.int64)
 
         separators = None
@@ -79,7 +80,7 @@ class PageTable:
             length=column("length"),
             rows=column("rows"),
             separators=separators,
-            continues=table.column("continues").to_numpy().astype(np.bool_),
+            continues=to_numpy(table.column("continues")),
         )
 
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from semistream.arrow import from_numpy, to_numpy
 from semistream.kernel import kernel
 
 U64 = NDArray[np.uint64]
@@ -63,7 +64,7 @@ class NarrowKeys:
 
     def to_arrow(self) -> pa.Array:
         """The codes as a column, to be kept in an index file."""
-        return pa.array(self.codes, type=pa.uint64())
+        return from_numpy(self.codes)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class WideKeys:
 
     def argsort(self) -> I64:
         """The stable order of the keys."""
-        order: NDArray[np.uint64] = pc.array_sort_indices(self.to_arrow()).to_numpy()
+        order: NDArray[np.uint64] = to_numpy(pc.array_sort_indices(self.to_arrow()))
         return order.astype(np.int64)
 
     def to_arrow(self) -> pa.Array:
@@ -142,7 +143,7 @@ class KeyCodec:
     def from_arrow(self, codes: pa.Array) -> Keys:
         """What `to_arrow` of the codes gave."""
         if self.is_narrow:
-            return NarrowKeys(codes.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False))
+            return NarrowKeys(to_numpy(codes).astype(np.uint64, copy=False))
         return _raw_bytes(codes)
 
     def concat(self, pieces: Sequence[Keys]) -> Keys:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from semistream.arrow import from_numpy
 from semistream.errors import InvalidInputError
 from semistream.master.disk import ALIGNMENT
 
@@ -62,7 +63,7 @@ def plan_pages(batch: pa.RecordBatch, page_bytes: int) -> Iterator[PlannedPage]:
 
     def message_of(start: int, stop: int) -> pa.Buffer:
         rows = batch.slice(start, stop - start)
-        return (rows.take(pa.array(np.arange(len(rows)))) if nested else rows).serialize()
+        return (rows.take(from_numpy(np.arange(len(rows)))) if nested else rows).serialize()
 
     start = 0
     while start < len(batch):
@@ -103,7 +104,7 @@ def _field_position(buffer: pa.Buffer | bytes, start: int, field: int) -> int:
 
 def _empty_message_bytes(schema: pa.Schema) -> int:
     # Not a slice of no rows: Arrow writes such a slice's string data whole.
-    empty = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in schema], schema=schema)
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return int(pa.ipc.get_record_batch_size(empty))
 
 

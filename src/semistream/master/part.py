@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.arrow import from_numpy, to_numpy
 from semistream.errors import InvalidInputError
 from semistream.master.index import PageTable
 from semistream.master.keys import KeyCodec, Keys, shortest_separators
@@ -45,7 +46,7 @@ class Part:
         columns: dict[str, pa.Array] = {}
         if self.file is not None:
             scalars |= {"name": self.file.name, "bytes": self.file.bytes}
-            columns = {name: pa.array(getattr(self.file, name)) for name in ("offsets", "lengths", "rows")}
+            columns = {name: from_numpy(getattr(self.file, name)) for name in ("offsets", "lengths", "rows")}
         if self.first is not None and self.last is not None:
             columns |= {"first": self.first.to_arrow(), "last": self.last.to_arrow()}
         table = pa.table(columns).replace_schema_metadata({"part": json.dumps(scalars)})
@@ -61,7 +62,7 @@ class Part:
         scalars = json.loads(table.schema.metadata[b"part"])
         file = first = last = None
         if "name" in scalars:
-            arrays = {name: table.column(name).to_numpy() for name in ("offsets", "lengths", "rows")}
+            arrays = {name: to_numpy(table.column(name)) for name in ("offsets", "lengths", "rows")}
             file = PageFile(name=scalars["name"], bytes=scalars["bytes"], **arrays)
         if "first" in table.column_names:
             first, last = (

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 
 from semistream.errors import InvalidInputError, MissingDependencyError
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys
@@ -25,6 +24,7 @@ from semistream.master.sort import ExternalSort
 
 # Loaded by name and only when such a source comes: this folder must not know Spark.
 _ENGINES = {"pyspark": "semistream.spark.source"}
+_FILES = "semistream.master.files"  # the same way: pyarrow.dataset takes 40 MB, and readers of a store have no use for it
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,13 @@ def open_source(source: object) -> Source:
         return ArrowSource(source.schema, lambda: [source], len(source))
     if isinstance(source, pa.RecordBatchReader):
         return ArrowSource(source.schema, lambda: source, None)
-    if isinstance(source, pads.Dataset):
-        return _dataset_source(source)
-    if isinstance(source, str | os.PathLike) or (isinstance(source, list) and source):
-        return _parquet_source(source)
+    if (
+        isinstance(source, str | os.PathLike)
+        or (isinstance(source, list) and source)
+        or type(source).__module__ == "pyarrow._dataset"
+    ):
+        of_files: Source = importlib.import_module(_FILES).open_files(source)
+        return of_files
     found = "nothing that rows can be read from"
     if hasattr(source, "__arrow_c_stream__"):
         try:
@@ -150,46 +153,6 @@ class _NullCounter:
 
     def add_to(self, part: Part) -> Part:
         return Part(**{**vars(part), "null_keys": part.null_keys + self.dropped})
-
-
-def _parquet_source(source: str | os.PathLike[str] | list[object]) -> ArrowSource:
-    try:
-        paths = [os.fspath(path) for path in source] if isinstance(source, list) else os.fspath(source)  # type: ignore[call-overload]
-        dataset = pads.dataset(paths, format="parquet", partitioning="hive", exclude_invalid_files=False)
-        # All columns of all files, not those of the first one; files that disagree on a type are an error.
-        schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
-        return _dataset_source(dataset.replace_schema(pa.unify_schemas([dataset.schema, *schemas])))
-    except FileNotFoundError as error:
-        raise InvalidInputError(
-            f"the Parquet files of {source}",
-            found="no such file",
-            hint="Give a Parquet file or a directory of them; patterns are not expanded.",
-        ) from error
-    except (OSError, TypeError, pa.ArrowInvalid) as error:
-        raise InvalidInputError(
-            f"the Parquet files of {source}",
-            found=str(error),
-            hint="Give a Parquet file or a directory of them.",
-        ) from error
-
-
-def _dataset_source(dataset: pads.Dataset) -> ArrowSource:
-    def batches() -> Iterator[pa.RecordBatch]:
-        scan = dataset.to_batches(batch_readahead=4, fragment_readahead=1)
-        while True:
-            try:
-                batch = next(scan, None)
-            except (OSError, pa.ArrowException) as error:
-                raise InvalidInputError(
-                    f"the rows of {', '.join(dataset.files) if hasattr(dataset, 'files') else dataset}",
-                    found=str(error),
-                    hint="Repair or replace the damaged file.",
-                ) from error
-            if batch is None:
-                return
-            yield batch
-
-    return ArrowSource(dataset.schema, batches, dataset.count_rows())
 
 
 def check_frequency(schema: pa.Schema, column: str) -> None:

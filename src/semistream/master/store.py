@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from semistream.arrow import from_numpy
 from semistream.errors import InvalidInputError, StoreError
 from semistream.master.change import Changes, Kind, change
 from semistream.master.disk import Disk
@@ -157,7 +158,7 @@ class Master:
             for batches in self.data.scan(opened):
                 # take() copies: concat of a single batch would hand out views of the buffer.
                 whole = pa.concat_batches([batch.select(names) for batch in batches])
-                yield whole if len(batches) > 1 else whole.take(pa.array(np.arange(len(whole))))
+                yield whole if len(batches) > 1 else whole.take(from_numpy(np.arange(len(whole))))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """All rows as an Arrow stream, which most tools can read."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from semistream.workload.arrivals import Arrivals
+if TYPE_CHECKING:  # a worker on Spark has no use for workloads
+    from semistream.workload.arrivals import Arrivals
 
 
 class ArrivalClock(Protocol):

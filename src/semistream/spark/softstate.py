@@ -25,8 +25,9 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,9 +37,10 @@ from numpy.typing import NDArray
 from semistream.master.disk.checksum import checksum
 
 Arrays = Mapping[str, NDArray[np.generic]]
-_MAGIC = "semistream front stage 1"
+_MAGIC = "semistream front stage 2"
 _HEADER_BYTES = 4096
 _ALIGNMENT = 4096
+_PIECE_BYTES = 1 << 20
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _IDLE_S = 3600.0  # a query's state that nobody has looked at for so long belongs to a query that has ended
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it a directory of the user's own is made, and checked
@@ -122,13 +124,10 @@ class SoftState:
         """A state of exactly this kind, mapped copy-on-write; None where there is none that can be trusted."""
         with contextlib.suppress(*_UNREADABLE):
             descriptor = os.open(self.folder / f"{name}.front", os.O_RDONLY | os.O_NOFOLLOW)
-            with os.fdopen(descriptor, "rb") as file:
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
                 if not _is_own_file(os.fstat(file.fileno())):
                     return None
-                mapped = mmap.mmap(
-                    file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
-                )
-            return _read(mapped, digest)
+                return _read(file, digest)
         return None
 
     def remove(self) -> None:
@@ -180,7 +179,12 @@ def _write(file: BinaryIO, digest: str, arrays: Arrays) -> None:
     places: dict[str, dict[str, int | str]] = {}
     at = _HEADER_BYTES
     for name, array in arrays.items():
-        places[name] = {"at": at, "dtype": array.dtype.str, "count": array.size, "sum": _sum(array)}
+        places[name] = {
+            "at": at,
+            "dtype": array.dtype.str,
+            "count": array.size,
+            "sum": _sum(_pieces_of(array)),
+        }
         at += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     header = json.dumps({"magic": _MAGIC, "digest": digest, "arrays": places}).encode()
     if len(header) > _HEADER_BYTES:
@@ -192,26 +196,47 @@ def _write(file: BinaryIO, digest: str, arrays: Arrays) -> None:
     file.truncate(at)
 
 
-def _read(mapped: mmap.mmap, digest: str) -> dict[str, NDArray[np.generic]] | None:
-    header = json.loads(mapped[:_HEADER_BYTES].decode())
+def _read(file: FileIO, digest: str) -> dict[str, NDArray[np.generic]] | None:
+    """Sums are taken of what is read piece by piece: what is mapped takes memory only from when it is used."""
+    header = json.loads(file.read(_HEADER_BYTES).decode())
     if header["magic"] != _MAGIC or header["digest"] != digest:
         return None
-    arrays = {}
+    kinds = {name: np.dtype(str(place["dtype"])) for name, place in header["arrays"].items()}
     for name, place in header["arrays"].items():
-        kind = np.dtype(str(place["dtype"]))
-        if kind.hasobject:
+        if kinds[name].hasobject:
             return None
-        array = np.frombuffer(mapped, dtype=kind, count=int(place["count"]), offset=int(place["at"]))
-        if _sum(array) != place["sum"]:
+        file.seek(int(place["at"]))
+        if _sum(_pieces(file, int(place["count"]) * kinds[name].itemsize)) != place["sum"]:
             return None
-        arrays[str(name)] = array
-    return arrays
+    mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    return {
+        str(name): np.frombuffer(
+            mapped, dtype=kinds[name], count=int(place["count"]), offset=int(place["at"])
+        )
+        for name, place in header["arrays"].items()
+    }
 
 
-def _sum(array: NDArray[np.generic]) -> int:
-    if not array.nbytes:
-        return 0
-    return checksum(_bytes(array), seed=1)
+def _sum(pieces: Iterable[NDArray[np.uint8]]) -> int:
+    total = 1
+    for piece in pieces:
+        total = checksum(piece, seed=total)
+    return total
+
+
+def _pieces(file: FileIO, count: int) -> Iterator[NDArray[np.uint8]]:
+    buffer = np.empty(min(count, _PIECE_BYTES), dtype=np.uint8)
+    for begin in range(0, count, _PIECE_BYTES):
+        piece = buffer[: min(_PIECE_BYTES, count - begin)]
+        if file.readinto(piece.data) != len(piece):
+            raise ValueError("the file ends too early")
+        yield piece
+
+
+def _pieces_of(array: NDArray[np.generic]) -> Iterator[NDArray[np.uint8]]:
+    whole = _bytes(array)
+    for begin in range(0, len(whole), _PIECE_BYTES):
+        yield whole[begin : begin + _PIECE_BYTES]
 
 
 def _bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:

@@ -29,6 +29,7 @@ from semistream.joins.registry import Settings
 from semistream.joins.sides import JoinShape, shape_join
 from semistream.master import Master
 from semistream.master.pins import pin
+from semistream.spark.giving_back import give_back
 from semistream.spark.metrics import BatchId, Collected, Counted, Counts, Place, peak_rss_bytes
 from semistream.spark.softstate import SoftState, digest_of, sweep
 
@@ -236,6 +237,8 @@ def _enriched(step: Step, task: Task, batches: Iterator[pa.RecordBatch]) -> Iter
         leaving.source = chain.from_iterable(driver.run())
         yield from leaving
         kept.share_front(step, task)
+        if not kept.used_at:  # by now it has loaded its kernels
+            give_back()
         keep_join(step, kept)
     except (
         BaseException
