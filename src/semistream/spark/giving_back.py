@@ -14,6 +14,10 @@ from pathlib import Path
 
 _LIBRARY = "libllvmlite.so"
 _MADV_DONTNEED = 4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE = (
+    1 << 20
+)  # arrays from here on go back when they are freed, instead of into a heap that they leave in holes
 
 
 def give_back() -> None:
@@ -24,6 +28,8 @@ def give_back() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         for begin, count in _code_of(_LIBRARY):
             libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(count), _MADV_DONTNEED)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        libc.mallopt(_M_TRIM_THRESHOLD, _LARGE)
         libc.malloc_trim(0)
 
 

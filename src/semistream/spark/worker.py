@@ -35,7 +35,7 @@ from semistream.spark.softstate import SoftState, digest_of, sweep
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _EXECUTION_ID = "spark.sql.execution.id"
-_TUPLES_AT_ONCE = 1 << 16  # a join works on more tuples than Spark sends in a batch
+_TUPLES_AT_ONCE = 1 << 15  # a join works on more tuples than Spark sends in a batch
 _ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
 _PLAIN = {
     pa.large_string(): pa.string(),
