@@ -57,6 +57,12 @@ def run(chosen: argparse.Namespace) -> int:
     from semistream.workload.limits import require_whole
 
     claims, scale = chosen_claims(chosen.claims), scale_named(chosen.scale)
+    if chosen.grid and chosen.claims:
+        raise InvalidInputError(
+            f"reproduce --grid {' '.join(chosen.claims)}",
+            found="claims, which the grid has none of",
+            hint="Leave out either.",
+        )
     require_whole("seed", chosen.seed, 0, 1 << 31)
     require_whole("jobs", chosen.jobs, 1, 64)
     out = Path(chosen.out)
@@ -96,12 +102,6 @@ def _grid(runner: Runner, chosen: argparse.Namespace) -> int:
     from semistream.experiments.grid_report import told, write_grid
     from semistream.experiments.studies.grid_winners import DISKS
 
-    if chosen.claims:
-        raise InvalidInputError(
-            f"reproduce --grid {' '.join(chosen.claims)}",
-            found="claims, which the grid has none of",
-            hint="Leave out either.",
-        )
     contests, manifest = run_grid(runner, DISKS)
     page = write_grid(contests, manifest, runner.out)
     if chosen.docs:
