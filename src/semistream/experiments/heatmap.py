@@ -30,7 +30,7 @@ def draw_winners(disk: str, contests: Sequence[Contest]) -> str:
     columns = [(memory, skew) for memory in MEMORY_SHARES for skew in SKEWS]
     rows = [(updates, misses) for updates in UPDATES for misses in MISSES]
     figure, axes = pyplot.subplots(
-        figsize=(1.4 + 0.85 * len(columns), 1.3 + 0.62 * len(rows)), layout="constrained"
+        figsize=(max(6.4, 1.4 + 0.85 * len(columns)), 1.3 + 0.62 * len(rows)), layout="constrained"
     )
     for contest in contests:
         cell = contest.cell
@@ -77,6 +77,6 @@ def _finish(
         axes.axvline(x, color="black", linewidth=1.2)
     axes.axhline(len(MISSES), color="black", linewidth=1.2)
     axes.set_xlabel("skew of the stream, and memory as a part of the master")
-    axes.set_title(f"{disk}: the fastest algorithm, and its rate as a multiple of auto's", fontsize=9)
+    axes.set_title(f"{disk}: the fastest algorithm, and its rate over auto's", fontsize=9)
     axes.tick_params(length=0, labelsize=7)
     axes.spines[:].set_visible(False)
