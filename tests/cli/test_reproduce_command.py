@@ -22,6 +22,12 @@ def test_an_unknown_scale_is_said(tmp_path, capsys):
     assert "Did you mean 'small'?" in capsys.readouterr().err
 
 
+def test_the_grid_has_no_claims(tmp_path, capsys):
+    assert main(["reproduce", "M1", "--grid", "--out", str(tmp_path / "out")]) == 1
+    assert "Leave out either." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("option", [["--jobs", "0"], ["--seed", "-1"]])
 def test_numbers_that_make_no_sense_are_refused(tmp_path, capsys, option):
     assert main(["reproduce", "M1", *option, "--out", str(tmp_path / "out")]) == 1

@@ -142,16 +142,30 @@ def test_c4_loses_a_little_and_then_gains():
 
 
 def test_c7_is_a_lead_that_grows():
-    good = lambda line, x: measured(100 * (6 + x / 5 if line == "cmeshjoin" else 1))
-    assert outcome("c7_temporal_locality", "C7", good) == "reproduced"
-    assert (
-        outcome(
-            "c7_temporal_locality", "C7", lambda line, x: measured(100 * (6 if line == "cmeshjoin" else 1))
+    """The better of the shares that were tried counts."""
+
+    def point(lead):
+        return lambda line, x: measured(
+            100 * (lead(x) if line == "cmeshjoin, 5 % hot" else 0.4 if line != "meshjoin" else 1)
         )
-        == "in part"
-    )
-    behind = lambda line, x: measured(100 * (0.5 + x / 100 if line == "cmeshjoin" else 1))
-    assert outcome("c7_temporal_locality", "C7", behind) == "not reproduced"
+
+    assert outcome("c7_temporal_locality", "C7", point(lambda x: 6 + x / 5)) == "reproduced"
+    assert outcome("c7_temporal_locality", "C7", point(lambda x: 6)) == "in part"
+    assert outcome("c7_temporal_locality", "C7", point(lambda x: 0.5 + x / 100)) == "not reproduced"
+
+
+def test_c6_takes_the_share_that_is_best_at_each_budget():
+    def point(high, low):
+        """The small share is ahead within little memory, the large one within much."""
+
+        def rate(line, x):
+            small = " 5 %" in line
+            return 100.0 if "hot" not in line else 100 * (high if small == (x < 5) else low)
+
+        return lambda line, x: measured(rate(line, x))
+
+    assert outcome("c6_cloud", "C6", point(1.5, 0.7)) == "reproduced"
+    assert outcome("c6_cloud", "C6", point(0.95, 0.7)) == "not reproduced"
 
 
 def test_c15_finds_a_wrong_answer_and_a_lost_rate():

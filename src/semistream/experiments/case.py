@@ -28,7 +28,10 @@ class Case:
     threshold: int | None = None  # of the front stage's admission, held there
     warm: float = 3.0  # windows answered by the join behind before anything is counted
     measured: float = 2.0  # and while it is
+    looked_up: int = 10_000  # tuples of an index nested loop that are counted; MESH counts as many
+    looked_up_warm: float = 20.0  # times the front stage's rows that a cached one sees before
     doubles: bool = False  # the master, half-way
+    version_every: int = 0  # tuples, after which some of the master's rows have changed
     models: bool = False  # the rate is predicted too
     sheds: str = ""  # a shedding strategy's name
     position: float = 1.0  # in the queue, of the tuple that chooses while tuples are shed

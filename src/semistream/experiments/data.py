@@ -15,17 +15,31 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
+from numpy.typing import NDArray
 
 from semistream.joins.sides import On
 from semistream.master import Master, build_master, open_master
-from semistream.workload import EveryKey, Key, Keys, Number, TemporalLocality, Workload, Zipf, cloud, tpch
+from semistream.workload import (
+    EveryKey,
+    Key,
+    Keys,
+    Number,
+    TemporalLocality,
+    Uniform,
+    Workload,
+    Zipf,
+    cloud,
+    tpch,
+)
 from semistream.workload.keys import Popularity
 
 BATCH = 1 << 13
 _BUILT_AT_ONCE = 1 << 16
 _KEY_BYTES = 8
+_DRAWN = 1 << 20  # sides of the die that says which tuples miss
 TUPLE = (Key("k"), Number("quantity", "int32", 1, 9), Number("event", "int64", 0, 999_999_999))
 CLOUD_SEEDS = 1, 2  # a month each
 
@@ -41,6 +55,7 @@ class MasterSpec:
     kind: Literal["keys", "cloud", "tpch"] = "keys"
     key_skew: float = 0.0  # Zipf exponent of how many rows a key has; 0 is `rows_per_key` each
     rows_per_key: int = 1
+    key_gap: int = 1  # from a key to the next; where it is 2, every odd one is missing
 
     @property
     def nbytes(self) -> int:
@@ -61,6 +76,26 @@ class StreamSpec:
     popularity: Popularity = "scattered"
     kind: Literal["zipf", "temporal", "cloud", "tpch"] = "zipf"
     interval_rows: int = 0  # of "temporal"
+    misses: float = 0.0  # share of the tuples that ask for a key next to one there is, of a master with gaps
+
+
+@dataclass(frozen=True)
+class Gapped:
+    """Keys of a master with gaps; a share of the tuples asks for what is missing, which no index can tell from its page's other keys."""
+
+    keys: Keys
+    gap: int
+    misses: float
+
+    @property
+    def n_keys(self) -> int:
+        """How many may be asked for."""
+        return self.gap * self.keys.n_keys
+
+    def draw(self, start: int, stop: int, *, seed: int) -> NDArray[np.int64]:
+        """A key, or the one after it, which is as popular as it would be."""
+        missing = Uniform(_DRAWN).draw(start, stop, seed=seed + 1) < self.misses * _DRAWN
+        return self.gap * self.keys.draw(start, stop, seed=seed) + missing
 
 
 def open_or_build(spec: MasterSpec, folder: Path, *, seed: int) -> Master:
@@ -87,8 +122,19 @@ def appended_rows(spec: MasterSpec) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(whole, spec.rows, seed=0))
 
 
+def changed_rows(spec: MasterSpec, count: int, *, seed: int) -> pa.Table:
+    """Some of the rows there are, anywhere, with another payload."""
+    chosen = np.unique(Uniform(spec.n_keys).draw(0, count, seed=seed))
+    payload = bytes([1 + seed % 255]) * (spec.row_bytes - _KEY_BYTES)
+    columns = [
+        pa.array(spec.key_gap * chosen),
+        pa.array([payload] * len(chosen), _schema(spec).field(1).type),
+    ]
+    return pa.Table.from_arrays(columns, schema=_schema(spec))
+
+
 def stream_batches(
-    spec: StreamSpec, master: MasterSpec, folder: Path, *, seed: int
+    spec: StreamSpec, master: MasterSpec, folder: Path, *, seed: int, batch_rows: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
     """The stream, without end."""
     if spec.kind == "tpch":
@@ -101,8 +147,8 @@ def stream_batches(
         workload = cloud.stream(None, CLOUD_SEEDS[1] + seed, report_bytes=master.row_bytes)
     else:
         workload = Workload(_keys(spec, master), columns=TUPLE, seed=seed)
-    for start in itertools.count(0, BATCH):
-        yield workload.slice(start, start + BATCH)
+    for start in itertools.count(0, batch_rows):
+        yield workload.slice(start, start + batch_rows)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -124,7 +170,8 @@ def _keys(spec: StreamSpec, master: MasterSpec) -> Keys:
             exponent=spec.exponent,
             popularity=spec.popularity,
         )
-    return Zipf(master.n_keys, spec.exponent, popularity=spec.popularity)
+    keys = Zipf(master.n_keys, spec.exponent, popularity=spec.popularity)
+    return keys if master.key_gap == 1 else Gapped(keys, master.key_gap, spec.misses)
 
 
 def _rows(spec: MasterSpec, folder: Path, *, seed: int) -> pa.RecordBatchReader | list[str]:
@@ -150,7 +197,7 @@ def _synthetic(spec: MasterSpec, first: int, *, seed: int) -> Iterator[pa.Record
         stop = min(start + _BUILT_AT_ONCE, spec.rows)
         zeros = pa.py_buffer(bytes(payload.byte_width * (stop - start)))
         columns = [
-            pa.array(drawn.draw(start, stop, seed=seed)),
+            pa.array(spec.key_gap * drawn.draw(start, stop, seed=seed)),
             pa.Array.from_buffers(payload, stop - start, [None, zeros]),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -26,6 +26,7 @@ _COUNTS = (
     "experiments/measure.py",
     "experiments/doubling.py",
     "experiments/overloaded.py",
+    "experiments/updating.py",
     "experiments/pricing.py",
     "experiments/tuning.py",
 )

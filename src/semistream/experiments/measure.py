@@ -34,8 +34,6 @@ from semistream.master.disk.stats import DiskStats
 from semistream.memory.window import Window
 
 _REAL_DISKS = ("direct", "buffered")
-_LOOKED_UP = 10_000  # tuples of an index nested loop that are counted; MESH counts as many
-_LOOKED_UP_WARM = 20.0  # times the front stage's rows that a cached one sees before
 
 
 def measure(case: Case, folder: Path, *, seed: int) -> Measured:
@@ -129,7 +127,7 @@ class Running:
             pages = stats.pages + windows * self.driver.opened.opening.master.pages
             self.go_on(lambda: stats.pages >= pages)
         elif algorithm in INDEX_LOOPS:
-            answered = stats.answered + _LOOKED_UP
+            answered = stats.answered + self.case.looked_up
             self.go_on(lambda: stats.answered >= answered)
         else:
             behind = self.behind + windows * self.window.capacity
@@ -139,7 +137,7 @@ class Running:
         """Warm up, then count."""
         join = self.driver.opened.join
         if self.case.algorithm in INDEX_LOOPS:
-            seen = _LOOKED_UP_WARM * (join.hot.table.capacity if isinstance(join, FrontStage) else 0)
+            seen = self.case.looked_up_warm * (join.hot.table.capacity if isinstance(join, FrontStage) else 0)
             self.go_on(lambda: self.stats.answered >= seen)
         else:
             self.pass_windows(self.case.warm)

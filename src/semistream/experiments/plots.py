@@ -17,7 +17,7 @@ _SIZE = (6.4, 3.7)  # inches: two to a printed page
 
 def draw(run: Run) -> str:
     """The figure as SVG, the same text for the same numbers."""
-    pyplot = _pyplot()
+    pyplot = pyplot_for_pages()
     figure, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
     lines = dict.fromkeys(line for line, _ in run.points)
     for number, line in enumerate(lines):
@@ -37,7 +37,7 @@ def draw(run: Run) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    return _without_prologue(text.getvalue())
+    return without_prologue(text.getvalue())
 
 
 def _draw_timeline(axes: Any, run: Run, line: str, colour: str) -> None:
@@ -70,13 +70,14 @@ def _finish(axes: Any, run: Run) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _without_prologue(svg: str) -> str:
+def without_prologue(svg: str) -> str:
     """What can stand inside a page: no XML declaration, no document type, no metadata with addresses in it."""
     svg = svg[svg.index("<svg") :]
     return re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
 
 
-def _pyplot() -> Any:
+def pyplot_for_pages() -> Any:
+    """Matplotlib, set to draw what can be read in a page and compared byte for byte."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells when it looks for fonts the first time
     try:
         import matplotlib as mpl

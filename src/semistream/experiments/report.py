@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semistream.experiments.claims import CLAIMS
+from semistream.experiments.grid_report import KeptGrid
 from semistream.experiments.plots import draw
 from semistream.experiments.registry import operators_of, source_of
 from semistream.experiments.runner import Reproduction, StudyResult
@@ -108,6 +109,7 @@ def as_html(reproduction: Reproduction, rows: list[Row], figures: dict[str, str]
         f"<p>{html.escape(counts(rows))}. Scale <b>{reproduction.scale.name}</b>, seed {reproduction.seed}.</p>",
         f"<p>{html.escape(CLOCKS)}</p><p>{html.escape(SCALING)}</p>",
         _html_table(rows),
+        *([grid.as_html()] if (grid := KeptGrid.find(out)) is not None else []),
         *(_html_study(reproduction, result, figures, out) for result in reproduction.results),
         f"<h2>The run</h2><p>{html.escape(told)}</p>",
     ]
@@ -202,6 +204,9 @@ def as_markdown(reproduction: Reproduction, rows: list[Row], out: Path) -> str:
             row.why,
         )
         text.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    grid = KeptGrid.find(out)
+    if grid is not None:
+        text.append(grid.as_markdown())
     for result in reproduction.results:
         study = result.study
         links = " · ".join(f"[{name}]({target})" for name, target in _links(result, reproduction.scale, out))

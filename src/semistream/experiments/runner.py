@@ -22,6 +22,7 @@ from semistream.experiments.overloaded import measure_shedding
 from semistream.experiments.registry import studies_of
 from semistream.experiments.scale import Scale
 from semistream.experiments.study import Run, Study
+from semistream.experiments.updating import measure_updates
 from semistream.experiments.verdicts import Outcome, Verdict
 from semistream.joins import Settings
 
@@ -95,7 +96,7 @@ class Runner:
         cases = list(dict.fromkeys(case for study in studies for case in study.points(self.scale).values()))
         machine = [case for study in studies for case in self._machine_points(study).values()]
         every = [*cases, *dict.fromkeys(machine)]
-        kept = sum(self._path(case).exists() for case in every)
+        kept = self.kept(every)
         points = self._run(cases, every[len(cases) :])
         results = tuple(self._judged(study, points, set(claims)) for study in studies)
         took = manifest(
@@ -125,6 +126,14 @@ class Runner:
             for (line, x), case in study.points(self.scale).items()
             if x in study.machine_xs
         }
+
+    def points(self, cases: list[Case]) -> dict[Case, Point]:
+        """These on the virtual clock, each once: what is no claim's."""
+        return self._run(cases, [])
+
+    def kept(self, cases: Sequence[Case]) -> int:
+        """How many of these an earlier run has finished."""
+        return sum(self._path(case).exists() for case in cases)
 
     def _run(self, cases: list[Case], machine: list[Case]) -> dict[Case, Point]:
         found: dict[Case, Point] = {}
@@ -220,6 +229,8 @@ def run_point(case: Case, folder: Path, seed: int) -> Point:
     try:
         if case.sheds:
             return measure_shedding(case, folder, seed=seed)
+        if case.version_every:
+            return measure_updates(case, folder, seed=seed)
         return (measure_doubling if case.doubles else measure)(case, folder, seed=seed)
     except SemistreamError as error:
         return str(error)

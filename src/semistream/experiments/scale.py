@@ -4,9 +4,10 @@ Shrink a master, the memory, the disk buffer and what an access costs before its
 by the same factor s. Then an access reads s times the bytes in s times the time, and s times as many waiting tuples
 share it: tuples per second stay as they were, and so do probes and removals per tuple. So a study of 100 million rows
 can be run with one million on a disk whose arm is a hundred times as quick, and its rates are those of the full size.
-Three things do not follow: a page cannot be smaller than 4 KiB; a Zipf law over fewer keys is a little flatter at its head; and
-a window of less than 16,384 tuples spends 16 bytes more on each, for the pairs that a match finds, so rates at small scales
-are up to a quarter lower.
+Four things do not follow: a page cannot be smaller than 4 KiB; a Zipf law over fewer keys is a little flatter at its head; a
+window of less than 16,384 tuples spends 16 bytes more on each, for the pairs that a match finds, so rates at small scales
+are up to a quarter lower; and the tuple that chooses what HYBRIDJOIN reads is one an access, however many others the access
+answers: where those are few at a small scale, HYBRIDJOIN is as much faster as one is more beside them.
 
 An index nested loop reads one page a tuple whatever the size of the master, so for it nothing but the master shrinks.
 """

@@ -24,7 +24,8 @@ _BLOCK_BYTES = 1.5e6  # likewise; reading takes about as long as getting there
 _BLOCKS = (0.5e6, 1e6, 2e6, 4e6, 8e6)  # at the paper's size
 _PINNED_SHARES = (0.01, 0.03, 0.06, 0.12, 0.25)
 _HOT_SHARES = (0.03, 0.08, 0.2, 0.4)
-_FRONT_SHARE = 0.35  # the product's own; C11 is about what another would bring
+_FRONT_SHARES = (0.02, 0.08, 0.15, 0.25, 0.4)
+_FRONT_SHARE = 0.35  # the product's own, where no model knows the stream
 _LOOKED_UP_PAGES = 16  # a disk with one arm gains nothing by more
 _LOOKED_UP_FRONT_SHARE = 0.9  # an index loop needs no window to speak of
 _PLAIN = {"cmeshjoin": "meshjoin", "chybridjoin": "hybridjoin"}  # tuned for the memory that is left to them
@@ -37,11 +38,10 @@ def tuned_settings(case: Case, master: Master, first: pa.RecordBatch) -> Setting
         pages = max(1, min(_LOOKED_UP_PAGES, case.memory_bytes // 8 // page))
         return Settings(disk_buffer=pages * page, front_share=_LOOKED_UP_FRONT_SHARE)
     if case.algorithm in _PLAIN:
-        left = round((1 - _FRONT_SHARE) * case.memory_bytes)
-        behind = replace(case, algorithm=_PLAIN[case.algorithm], memory_bytes=left)
-        return replace(tuned_settings(behind, master, first), front_share=_FRONT_SHARE)
+        fronted = [_fronted(case, master, first, share) for share in _FRONT_SHARES]
+        return _best_of(case, master, first, fronted) or usual_settings(case)
     if case.algorithm in SCANNING:
-        return best_settings(case, master, first) or _usual_scan(case)
+        return best_settings(case, master, first) or usual_settings(case)
     if case.algorithm == "hybridjoin":
         return _best_of(case, master, first, [_block(case, size) for size in _BLOCKS]) or _block(
             case, _BLOCK_BYTES
@@ -71,7 +71,17 @@ def _block(case: Case, nbytes: float) -> Settings:
     return Settings(disk_buffer=pages * page, block_pages=pages, parallel=1, front_share=_FRONT_SHARE)
 
 
-def _usual_scan(case: Case) -> Settings:
+def _fronted(case: Case, master: Master, first: pa.RecordBatch, share: float) -> Settings:
+    """So much for hot rows, and the join behind tuned for what is left to it."""
+    left = round((1 - share) * case.memory_bytes)
+    behind = replace(case, algorithm=_PLAIN[case.algorithm], memory_bytes=left)
+    return replace(tuned_settings(behind, master, first), front_share=share)
+
+
+def usual_settings(case: Case) -> Settings:
     """Where the models do not know such a stream: many rows a key, or popularity that moves."""
+    if case.algorithm not in SCANNING:
+        return _block(case, _BLOCK_BYTES)
     page = case.master.page_bytes
-    return Settings(disk_buffer=max(page, int(_SCAN_SHARE * case.memory_bytes) // page * page))
+    buffer = max(page, int(_SCAN_SHARE * case.memory_bytes) // page * page)
+    return Settings(disk_buffer=buffer, front_share=_FRONT_SHARE)

@@ -104,10 +104,10 @@ def per_second(rate: float) -> str:
     return f"{rate:,.0f} tuples/s" if rate >= 10 else f"{rate:.2g} tuples/s"
 
 
-def times(values: Curve) -> str:
+def times(values: Curve, *, digits: int = 1) -> str:
     """A range of factors for people."""
-    low, high = min(values), max(values)
-    return f"{low:.1f}x" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f}x to {high:.1f}x"
+    low, high = f"{min(values):.{digits}f}x", f"{max(values):.{digits}f}x"
+    return low if low == high else f"{low} to {high}"
 
 
 def percent(share: float) -> str:

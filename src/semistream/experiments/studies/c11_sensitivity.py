@@ -22,7 +22,7 @@ from semistream.master.disk.profiles import HDD_2007
 PAPER_BEST_SHARE = 15.0
 FRONT_SHARE = 0.15  # of the other two studies: the paper's best
 MASTER_BYTES = CACHING_ROWS * ROW_BYTES
-FINER = 5.0
+FINER = 30.0
 
 
 def share_case(scale: Scale, line: str, x: float) -> Case:
@@ -42,10 +42,18 @@ def judge_share(run: Run) -> Mapping[str, Verdict]:
                 "the best share is inside the range": has_interior_best(curve),
                 f"{run.xs[-1]:g} % still beats none": curve[-1] > curve[0],
             },
-            why="A share of the memory buys more rows of the front stage the smaller the rest of the join is; the curve is flat around "
-            f"its top ({percent(1 - min(v for x, v in zip(run.xs, curve, strict=True) if 15 <= x <= 50) / max(curve))} lower at most between 15 and 50 %).",
+            why="; ".join(_at_share(run, x) for x in (best, run.xs[-1])) + ".",
         )
     }
+
+
+def _at_share(run: Run, x: float) -> str:
+    """What a share brings and what it takes."""
+    point, none = run.at("cmeshjoin", x), run.at("cmeshjoin", run.xs[0])
+    return (
+        f"with {x:g} % the front stage answers {percent(point.front_share)}, and the join behind, with {percent(point.window_tuples / none.window_tuples)} "
+        f"of the waiting tuples, keeps {point.behind_rate / none.behind_rate:.2f} of its rate"
+    )
 
 
 def threshold_case(scale: Scale, line: str, x: float) -> Case:
@@ -147,9 +155,10 @@ STUDIES = (
         x=Axis("disk buffer, % of the memory", log=True),
         y=Axis("rate through the MESHJOIN phase, tuples/s"),
         lines=("cmeshjoin",),
-        xs=(0.7, 2.0, 6.0, 20.0, 45.0),
+        xs=(0.12, 0.35, 1.0, 6.0, 45.0),
         case=buffer_case,
         judge=judge_buffer,
         value=behind_rate,
+        small_xs=(0.7, 6.0, 45.0),
     ),
 )

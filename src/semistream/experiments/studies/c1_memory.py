@@ -57,7 +57,7 @@ def judge_memory(run: Run) -> Mapping[str, Verdict]:
         "C14": decide(
             f"{percent(most.front_share)} ({most.front_share / PAPER_FRONT_SHARE:.1f} of the paper's)",
             holds={"at least half of the stream": most.front_share >= 0.5},
-            why=f"Here the front stage has {percent(most.used.get('front stage', 0) / sum(most.used.values()))} of the memory; the paper "
+            why=f"Here the front stage has {percent(_front_memory(most))} of the memory; the paper "
             "does not say how much its own had.",
         ),
     }
@@ -102,7 +102,6 @@ def judge_skew(run: Run) -> Mapping[str, Verdict]:
     """C4: behind without skew, ahead from moderate skew on, growing."""
     found = gains(run)
     moderate = [i for i, x in enumerate(run.xs) if x >= 0.5]
-    even = run.at("cmeshjoin", run.xs[0])
     return {
         "C4": decide(
             "; ".join(
@@ -117,12 +116,21 @@ def judge_skew(run: Run) -> Mapping[str, Verdict]:
                 "both lose a little without skew": all(0.5 < values[0] < 1 for values in found.values()),
                 "the gain grows with the skew": all(rises(values, slack=0.02) for values in found.values()),
             },
-            why=f"The front stage has {percent(even.used.get('front stage', 0) / sum(even.used.values()))} of the memory here, and without skew the "
-            "join behind is slower by that much. It pays where it answers more of the stream than that: "
-            + ", ".join(f"{percent(run.at('cmeshjoin', x).front_share)} at {x:g}" for x in run.xs)
+            why="Tuned, "
+            + "; ".join(
+                f"at {x:g} cmeshjoin's front stage has {percent(_front_memory(run.at('cmeshjoin', x)))} of the memory and answers "
+                f"{percent(run.at('cmeshjoin', x).front_share)}, while the join behind keeps "
+                f"{run.at('cmeshjoin', x).behind_rate / run.at('meshjoin', x).rate:.2f} of its rate"
+                for x in run.xs
+            )
             + ".",
         )
     }
+
+
+def _front_memory(point: Measured) -> float:
+    """Its part of all bytes taken."""
+    return point.used.get("front stage", 0) / sum(point.used.values())
 
 
 def stay(measured: Measured) -> float:

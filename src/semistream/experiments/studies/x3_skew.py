@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semistream.experiments.case import Case
+from semistream.experiments.case import Case, Measured
 from semistream.experiments.scale import Scale
 from semistream.experiments.setups import MIB, hybrid
 from semistream.experiments.studies.x1_memory import LINES
 from semistream.experiments.study import Axis, Run, Study
-from semistream.experiments.verdicts import Verdict, decide, ratios, rises
+from semistream.experiments.verdicts import Verdict, decide, percent, ratios, rises
+from semistream.master.disk.profiles import HDD_2007
 
 
 def case(scale: Scale, line: str, x: float) -> Case:
@@ -22,7 +23,8 @@ def judge(run: Run) -> Mapping[str, Verdict]:
     """X3: behind MESHJOIN at 0, ahead from there on, and the more so."""
     lead = ratios(run.curve("x-hybridjoin"), run.curve("meshjoin"))
     over_hybrid = ratios(run.curve("x-hybridjoin"), run.curve("hybridjoin"))
-    even = run.at("hybridjoin", 0.0).rate / run.at("meshjoin", 0.0).rate
+    hybrid_even, mesh_even = run.at("hybridjoin", 0.0), run.at("meshjoin", 0.0)
+    even = hybrid_even.rate / mesh_even.rate
     return {
         "X3": decide(
             ", ".join(f"{x:g}: {value:.2f}x" for x, value in zip(run.xs, lead, strict=True))
@@ -32,11 +34,17 @@ def judge(run: Run) -> Mapping[str, Verdict]:
                 "ahead for every other exponent": all(value > 1 for value in lead[1:]),
                 "the more the larger the exponent": rises(lead, slack=0.02),
             },
-            why=f"Without skew HYBRIDJOIN itself has {even:.2f} of MESHJOIN's rate here: with a large block a seek costs little, and "
-            f"a tuple leaves as soon as it has matched, not when the scan is round. The pinned pages alone make "
-            f"{over_hybrid[0]:.2f} of HYBRIDJOIN's rate without skew and {over_hybrid[-1]:.2f} at exponent 1.",
+            why=f"Without skew HYBRIDJOIN itself has {even:.2f} of MESHJOIN's rate here: a page that it reads answers "
+            f"{hybrid_even.answered / hybrid_even.pages:.1f} tuples and one of MESHJOIN's {mesh_even.answered / mesh_even.pages:.1f}, for a place is free again "
+            f"as soon as its tuple has matched; moving the arm is {percent(_moving(hybrid_even))} of its reading. The pinned pages alone make "
+            f"{over_hybrid[0]:.2f} of HYBRIDJOIN's rate without skew and {over_hybrid[-1]:.2f} at exponent {run.xs[-1]:g}.",
         )
     }
+
+
+def _moving(point: Measured) -> float:
+    """The share of reading that is seeks and half turns."""
+    return point.seeks * point.scale * (HDD_2007.seek_s + HDD_2007.rotation_s) / point.disk_seconds
 
 
 STUDIES = (
