@@ -82,7 +82,7 @@ class TestRations:
         ration = overload().ration(Load(), {0: 1 << 40}, batch=0, drain=False)
         assert (ration.kept, ration.room) == (None, None)
 
-    def test_at_the_end_nobody_is_shed_and_everybody_comes_back(self):
+    def test_at_the_end_nobody_is_shed_and_others_come_back_whatever_arrives(self):
         load = Load(overloaded=True)
         ration = overload(limit=100).ration(load, {0: 500}, batch=0, drain=True)
         assert (ration.kept, ration.room) == (None, 100)
