@@ -137,9 +137,10 @@ def every_algorithm(tmp_path: Path, sink: str) -> dict:
         {"master": f"m{number}", "on": "k", "memory": "4MB", "algorithm": name}
         for number, name in enumerate(names)
     ]
-    config["enrich"][0] |= {"max_delay": "1h", "cycles": 3}
-    config["enrich"][1] |= {"max_delay": "1h", "cycles": 4}
-    config["enrich"][2] |= {"on_missing": "retry", "retry_for": "0s", "max_delay": "1h", "cycles": 2}
+    # Some wait for the next life, not for the end: every micro-batch has answers for the sink.
+    config["enrich"][0] |= {"max_delay": "10s", "cycles": 3}
+    config["enrich"][1] |= {"max_delay": "10s", "cycles": 4}
+    config["enrich"][2] |= {"on_missing": "retry", "retry_for": "0s", "max_delay": "10s", "cycles": 2}
     config["pipeline"]["on_stop"] = "drain"
     config["overload"] = {"strategy": SHEDDING[turn], "batch_limit": 150}
     return config
