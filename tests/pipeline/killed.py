@@ -1,11 +1,13 @@
 """A pipeline in a process of its own, in which somebody dies by kill -9: `python killed.py FILE [VICTIM STAGE COUNT]`.
 
-VICTIM is the driver, its JVM or a worker; it dies at the COUNTth time that STAGE is reached. Run by test_kills.py.
+VICTIM is the driver, its JVM or a worker; it dies at the COUNTth time that STAGE is reached. Where it was a worker, Spark tries its
+task again, and the driver dies at the end of that micro-batch: every life ends by a kill. Run by test_kills.py.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -23,13 +25,16 @@ from semistream.spark.environment import prepare_environment
 MARK = "semistream.test.mark"  # a local property: the file that says that the worker has died
 DRIVER_STAGES = (
     "begin",  # nothing is done yet
+    "rationed",  # tuples have arrived, and it is said who of them is shed
     "rename",  # all jobs are done, nothing is decided
     "decided",  # the sink has nothing
+    "writing",  # somewhere in the sink
     "written",  # the sink has it, dead letters not
     "end",  # only Spark's commit is missing
     "commit",  # somewhere around that
 )
 WORKER_STAGES = ("arrivals", "holding")
+TIMED = {"commit": 40, "writing": 300}  # stages that take some milliseconds, in the midst of which it dies
 
 
 def _die_once() -> None:
@@ -61,15 +66,16 @@ class Reaper:
         if victim == "jvm":
             self.pid = spark._jvm.java.lang.ProcessHandle.current().pid()
         self.stage, self.left = stage, count
+        self.after: Path | None = None  # the mark of a worker that must have died before
 
     def at(self, stage: str) -> None:
-        if stage != self.stage:
+        if stage != self.stage or (self.after is not None and not self.after.exists()):
             return
         self.left -= 1
         if self.left:
             return
-        if stage == "commit":
-            wait = (time.time_ns() % 40_000) / 1e6
+        if stage in TIMED:
+            wait = random.random() * TIMED[stage] / 1e3
             threading.Timer(wait, os.kill, (self.pid, signal.SIGKILL)).start()
         else:
             os.kill(self.pid, signal.SIGKILL)  # if it was the JVM, the driver goes on for as long as it can
@@ -100,18 +106,20 @@ def main(file: str, victim: str = "", stage: str = "", count: str = "1") -> None
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    if victim == "worker":
-        mark = f"{file}.{time.time_ns()}.died"
-        spark.sparkContext.setLocalProperty(MARK, mark)
-        if stage == "arrivals":
-            decide.Arrivals = KilledArrivals
-        else:
-            decide.Holding = KilledHolding
-    elif victim:
+    if victim:
         reaper = Reaper(spark, victim, stage, int(count))
+        if victim == "worker":
+            mark = f"{file}.{time.time_ns()}.died"
+            spark.sparkContext.setLocalProperty(MARK, mark)
+            reaper.stage, reaper.after = "end", Path(mark)
+            if stage == "arrivals":
+                decide.Arrivals = KilledArrivals
+            else:
+                decide.Holding = KilledHolding
         reaper.around(decide.Decider, "decide", "begin", None)
+        reaper.around(decide._Run, "_ration", None, "rationed")
         reaper.around(ledger.Ledger, "decide", "rename", "decided")
-        reaper.around(sinks.Guarded, "write", None, "written")
+        reaper.around(sinks.Guarded, "write", "writing", "written")
         reaper.around(piped._Running, "_work", None, "end")
         reaper.around(piped._Running, "_work", None, "commit")
     told = piped.Pipeline.from_file(file).run(spark=spark)

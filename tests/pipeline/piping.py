@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from enriching import rows_of
 
@@ -70,6 +71,8 @@ def written(folder: Path, sink: str, spark: Any = None) -> Counter:
     if sink == "parquet":
         files = sorted((folder / "out").glob("*.parquet"))
         return rows_of(pa.concat_tables([pq.read_table(file) for file in files])) if files else Counter()
+    if spark is None:
+        return rows_of(pads.dataset(folder / "out", format=sink).to_table())
     return rows_of(spark.read.format(sink).load(str(folder / "out")).collect())
 
 

@@ -12,11 +12,13 @@ from enriching import rows_of
 
 from semistream.joins.registry import SCANNING, Settings
 from semistream.master import Master
-from semistream.pipeline.holding import Hold, Slot, Tally, Work
+from semistream.pipeline.holding import Slot
+from semistream.pipeline.overload import Load, Overload, Ration, carry, come_back
 from semistream.pipeline.routing import Route
 from semistream.pipeline.spool import Spool, Written
 from semistream.pipeline.tasks import canonical
 from semistream.pipeline.waiting import KINDS, Form
+from semistream.pipeline.work import Hold, Tally, Work
 from semistream.spark.metrics import BatchId, Place
 from semistream.spark.softstate import digest_of
 from semistream.spark.types import for_spark
@@ -83,8 +85,18 @@ class Held:
     dead: list[dict] = field(default_factory=list)
     total: Tally = field(default_factory=Tally)
     last: Tally = field(default_factory=Tally)  # of the last one
+    overload: Overload | None = None
+    load: Load = field(default_factory=Load)
 
-    def batch(self, arrived: pa.Table, master: Master, *, after_s: float = 1.0, drain: bool = False) -> Tally:
+    def batch(
+        self,
+        arrived: pa.Table,
+        master: Master,
+        *,
+        after_s: float = 1.0,
+        drain: bool = False,
+        ration: Ration | None = None,
+    ) -> Tally:
         self.now_us += int(after_s * SECOND)
         hold = self.hold
         share = 1 / hold.cycles if hold.cycles else min(1.0, after_s * SECOND / max(hold.delay_us, 1))
@@ -97,9 +109,18 @@ class Held:
             for slot, part in route.split(canonical(batch, STREAM)):
                 spool.write("arrived", 0, slot, part)
         files: dict[int, list[str]] = {}
+        sizes: Counter[int] = Counter()
         for file in spool.close():
             files.setdefault(file.slot, []).append(str(folder / file.name))
+            sizes[file.slot] += file.rows
         before = self.folder / f"{self.number - 1}"
+        if ration is None:
+            ration = Ration()
+            if self.overload is not None:
+                ration = self.overload.ration(self.load, sizes, batch=self.number, drain=drain)
+        self.load = ration.load
+        back, stay = come_back([f for f in self.files if f.kind == "shed"], ration.room, before)
+        carry(stay, before, folder)
         work = Work(
             hold=self.hold,
             route=route,
@@ -107,10 +128,16 @@ class Held:
             now_us=self.now_us,
             share=share,
             drain=drain,
-            ledger=tuple((f.kind, f.slot, str(before / f.name)) for f in self.files if f.kind in KINDS),
+            ledger=tuple(
+                (f.kind, f.slot, str(before / f.name))
+                for f in self.files
+                if f.kind in KINDS and f.kind != "shed"
+            ),
             arrived=files,
+            ration=ration,
+            returned=tuple(back),
         )
-        self.files, self.last = [], Tally()
+        self.files, self.last = stay, Tally()
         for number in range(route.slots):
             spool = Spool(folder, f"out{number}")
             slot = Slot(work, number, spool, Task(BatchId(), Place(), None))
@@ -130,3 +157,7 @@ class Held:
     @property
     def waiting(self) -> int:
         return sum(file.rows for file in self.files if file.kind in KINDS)
+
+    @property
+    def shed(self) -> int:
+        return sum(file.rows for file in self.files if file.kind == "shed")

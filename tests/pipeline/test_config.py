@@ -29,7 +29,7 @@ def test_the_reference_file_shows_every_key_with_its_default():
     full = PipelineConfig.from_values(shown, folder=folder, name="reference")
     assert full == PipelineConfig.from_values(least, folder=folder, name="reference")
     # Keys that have no default stand there in a comment.
-    named = {key for table in ("pipeline", "source", "sink") for key in shown[table]} | set(
+    named = {key for table in ("pipeline", "source", "sink", "overload") for key in shown[table]} | set(
         shown["enrich"][0]
     )
     named |= set(re.findall(r"^# (\w+) = ", reference(), re.MULTILINE))
@@ -38,6 +38,7 @@ def test_the_reference_file_shows_every_key_with_its_default():
         "enrich": vars(full.enrichments[0]).keys() - {"memory_bytes"} | {"memory"},
         "sink": vars(full.sink).keys(),
         "source": vars(full.source).keys(),
+        "overload": ("strategy", "fate", "batch_limit", "batch_time", "sum_of"),
     }.items():
         assert set(keys) <= named, table
 
@@ -120,6 +121,12 @@ def change(path: str, value: object) -> dict:
         ("enrich", {}, "enrich = {}", "[[enrich]]"),
         ("enrich", [], "a pipeline", "at least one master"),
         ("pipeline", 3, "pipeline = 3", "a table"),
+        ("overload", {"strateg": "none"}, "'strateg' in overload", "Did you mean 'strategy'?"),
+        ("overload", {"strategy": "upfrnt"}, "overload.strategy = 'upfrnt'", "Did you mean 'upfront'?"),
+        ("overload", {"fate": "lost"}, "overload.fate = 'lost'", "later, dropped"),
+        ("overload", {"strategy": "random"}, "overload.strategy = 'random'", "overload.batch_limit"),
+        ("overload", {"batch_limit": 5, "batch_time": "1s"}, "overload.batch_limit = 5", "one of them"),
+        ("overload", {"sum_of": ["v"]}, "overload.sum_of", 'fate = "dropped"'),
     ],
 )
 def test_what_is_wrong_is_named(path, value, asked, hint):
@@ -128,6 +135,17 @@ def test_what_is_wrong_is_named(path, value, asked, hint):
         read(config)
     assert asked in caught.value.asked
     assert hint in caught.value.hint
+
+
+def test_overload_may_be_given_apart_from_the_file(tmp_path):
+    file = tmp_path / "sales.toml"
+    config = {**values(tmp_path), "overload": {"strategy": "upfront", "batch_limit": 7}}
+    config["pipeline"]["trigger"] = "20s"
+    file.write_text(to_toml(config))
+    assert PipelineConfig.from_file(file).overload.batch_limit == 7
+    other = PipelineConfig.from_file(file, overload={"strategy": "considering"}).overload
+    assert (other.shedding.strategy, other.batch_limit) == ("considering", 0)
+    assert other.batch_time == timedelta(seconds=20)
 
 
 def test_files_that_are_none(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -82,6 +83,37 @@ class TestEverySink:
         assert keys(written(tmp_path, kind)) == [1]
         assert sink.write(good, query="q", batch=1) == "written"
         assert keys(written(tmp_path, kind)) == [1, 2, 3]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("pipeline")
+@pytest.mark.parametrize("dies_at", range(4))
+def test_files_that_spark_writes_are_there_once_wherever_it_dies(spark, tmp_path, monkeypatch, dies_at):
+    """Before the rename, before each of two files is moved, and after the last: the next attempt goes on from there."""
+    config = PipelineConfig.from_values(values(tmp_path, sink="orc"), folder=tmp_path).sink
+    sink = open_sink(config, OUTPUT, spark)
+    assert sink.write(files(tmp_path, 0, rows(1)), query="q", batch=0) == "written"
+    (tmp_path / ".written").unlink()  # in the ledger every micro-batch has a folder, and a mark, of its own
+    answers = files(tmp_path, 1, rows(2, 2), rows(3))
+    real, done = Path.rename, []
+
+    def dies(path, target):
+        if len(done) == dies_at:
+            raise OSError("killed")
+        done.append(path.name)
+        return real(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", dies)
+        if dies_at == 3:
+            patched.setattr(Path, "touch", lambda _: dies(Path("mark"), None))
+        with pytest.raises(StoreError, match="killed"):
+            sink.write(answers, query="q", batch=1)
+    assert len(done) == dies_at
+    assert sink.write(answers, query="q", batch=1) == "written"
+    assert sink.write(answers, query="q", batch=1) == "there already"
+    assert keys(written(tmp_path, "orc")) == [1, 2, 2, 3]
+    assert not list((tmp_path / "out").glob(".*-q*"))
 
 
 @pytest.mark.parametrize(("kind", "package"), [("delta", "deltalake"), ("duckdb", "duckdb")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -68,6 +69,18 @@ def test_without_the_weights_the_answer_would_be_wrong(stream):
     kept = np.repeat(shares, TUPLES)
     unweighed = len(matched) * (kept @ matched) / kept.sum()
     assert unweighed < 0.95 * matched.sum()
+
+
+def test_it_goes_on_where_another_stopped(stream):
+    matched, values, shares = stream
+    whole = run(3, matched, values, shares)
+    other = Estimator(("price",))
+    other.go_on_with(json.loads(json.dumps(whole.to_json())))
+    assert (other.count, other.sums, other.scale_up) == (whole.count, whole.sums, whole.scale_up)
+    for each in (whole, other):
+        each.sampled(10, 1, 10.0)
+        each.answered(pa.record_batch({"price": [7.0], WEIGHT_COLUMN: [10.0]}))
+    assert (other.count, other.sums) == (whole.count, whole.sums)
 
 
 def test_a_stream_of_which_nothing_was_shed_is_known_exactly():

@@ -124,7 +124,7 @@ def _live(update: Callable[[str], None], name: str) -> Callable[[BatchReport], N
         rate = f"{batch.rows / batch.seconds:,.0f} rows/s" if batch.seconds else ""
         update(
             f"{escape(name)}: micro-batch {batch.batch}, {batch.rows:,} rows in {batch.seconds:.1f} s ({rate}), "
-            f"{arrived}, {waiting:,} waiting"
+            f"{arrived}, {waiting:,} waiting{', overloaded' if batch.load == 'overloaded' else ''}"
         )
 
     return tell
@@ -135,7 +135,7 @@ def _show_end(console: Console, report: Report) -> None:
         f"{report.ended}: {report.batches:,} micro-batches, {report.rows:,} rows; {escape(report.ledger)}"
     )
     table = Table(box=None, pad_edge=False)
-    names = ("arrived", "answered", "waiting", "shed", "dead")
+    names = ("arrived", "answered", "waiting", "shed", "dead", "dropped")
     table.add_column("enrichment")
     for name in names:
         table.add_column("dead letters" if name == "dead" else name, justify="right")

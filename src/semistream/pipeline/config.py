@@ -13,6 +13,7 @@ from typing import Any
 from semistream.errors import InvalidInputError, StoreError
 from semistream.joins.registry import check_algorithm
 from semistream.pipeline.tables import Table
+from semistream.shedding import FATES, STRATEGIES, Shedding
 
 ON_MISSING = ("null", "drop", "retry")
 ON_STOP = ("keep", "drain")
@@ -68,6 +69,20 @@ class SinkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OverloadConfig:
+    """What is done when more arrives than a micro-batch can serve."""
+
+    shedding: Shedding
+    batch_limit: int  # tuples; 0: as many as recent micro-batches would have served in `batch_time`
+    batch_time: timedelta
+
+    @property
+    def sheds(self) -> bool:
+        """Whether anybody ever is shed."""
+        return self.shedding.strategy != "none"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PipelineConfig:
     """A whole pipeline. Relative paths are relative to the file."""
 
@@ -78,10 +93,11 @@ class PipelineConfig:
     source: SourceConfig
     enrichments: tuple[EnrichConfig, ...]
     sink: SinkConfig
+    overload: OverloadConfig
 
     @staticmethod
-    def from_file(path: str | os.PathLike[str]) -> PipelineConfig:
-        """Read and check a file."""
+    def from_file(path: str | os.PathLike[str], *, overload: dict[str, Any] | None = None) -> PipelineConfig:
+        """Read and check a file; `overload` stands in the place of its table of that name."""
         path = Path(path)
         try:
             text = path.read_text()
@@ -97,6 +113,8 @@ class PipelineConfig:
             raise InvalidInputError(
                 f"the pipeline {path}", found=f"no TOML: {error}", hint="See semistream run --reference."
             ) from error
+        if overload is not None:
+            values["overload"] = overload
         return PipelineConfig.from_values(values, folder=path.absolute().parent, name=path.stem)
 
     @staticmethod
@@ -104,7 +122,7 @@ class PipelineConfig:
         """Check what a file says; paths that are relative are below `folder`."""
         top = Table("the file", values)
         head, source, sink = top.table("pipeline"), top.table("source"), top.table("sink")
-        enrichments = top.tables("enrich")
+        enrichments, overload = top.tables("enrich"), top.table("overload")
         top.done()
         if not enrichments:
             raise InvalidInputError(
@@ -112,15 +130,17 @@ class PipelineConfig:
             )
         name = head.text("name", name)
         state = Path(_local(head.text("state", f"{name}-state"), folder, "pipeline.state"))
-        trigger = head.text("trigger", "0s")
+        now = head.text("trigger", "0s") == AVAILABLE_NOW
+        trigger = None if now else head.duration("trigger", "0s")
         config = PipelineConfig(
             name=name,
             state=state,
-            trigger=None if trigger == AVAILABLE_NOW else head.duration("trigger", "0s"),
+            trigger=trigger,
             on_stop=head.choice("on_stop", ON_STOP, "keep"),
             source=_source(source, folder),
             enrichments=tuple(_enrich(table, folder) for table in enrichments),
             sink=_sink(sink, folder, state),
+            overload=_overload(overload, trigger or _NOTHING),
         )
         head.done()
         return config
@@ -183,6 +203,34 @@ def _sink(table: Table, folder: Path, state: Path) -> SinkConfig:
     )
     table.done()
     return sink
+
+
+def _overload(table: Table, trigger: timedelta) -> OverloadConfig:
+    strategy = table.choice("strategy", STRATEGIES, "none")
+    fate = table.choice("fate", FATES, "later")
+    limit, time = table.whole("batch_limit", 0), table.duration("batch_time", "0s")
+    summed = table.names("sum_of") or ()
+    table.done()
+    if limit and time:
+        raise InvalidInputError(
+            f"overload.batch_limit = {limit} with batch_time",
+            found="two bounds of a micro-batch",
+            hint="Give one of them.",
+        )
+    if strategy != "none" and not (limit or time or trigger):
+        raise InvalidInputError(
+            f"overload.strategy = {strategy!r}",
+            found="nothing that says how much a micro-batch may serve",
+            hint="Give overload.batch_limit, overload.batch_time, or a pipeline.trigger that is a time.",
+        )
+    if summed and (strategy, fate) != ("random", "dropped"):
+        raise InvalidInputError(
+            f"overload.sum_of with strategy = {strategy!r}, fate = {fate!r}",
+            found="no sample to estimate sums from",
+            hint='Use strategy = "random" with fate = "dropped".',
+        )
+    shedding = Shedding(strategy, fate=fate, sum_of=summed)  # type: ignore[arg-type]  # checked
+    return OverloadConfig(shedding=shedding, batch_limit=limit, batch_time=time or trigger)
 
 
 def _below(path: str, folder: Path) -> str:

@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from semistream.master import Master
 from semistream.master.pins import pin
-from semistream.pipeline.holding import Hold, Tally, Work
 from semistream.pipeline.ledger import Accounts, Ledger, Outcome
+from semistream.pipeline.overload import Load, Ration, carry, come_back
 from semistream.pipeline.plan import FlowPlan, Stage
 from semistream.pipeline.routing import Route
 from semistream.pipeline.spool import Written
 from semistream.pipeline.tasks import RESULT, Arrivals, Holding, Onward
 from semistream.pipeline.waiting import KINDS
+from semistream.pipeline.work import Hold, Tally, Work
 from semistream.spark.metrics import BatchId, Collected, accumulator_of, counts_of
 
 _LEAST_SHARE = 0.01
@@ -36,6 +37,7 @@ class Decider:
     ledger: Ledger
     slots: int  # that an enrichment may have
     clock: Callable[[], float] = time.time
+    write_seconds: float = 0.0  # that the sink took for the last micro-batch
     _masters: dict[tuple[str, int], Master] = field(default_factory=dict)  # with their indexes
 
     def decide(self, rows: DataFrame, batch: int, query: str, *, drain: bool) -> Outcome:
@@ -70,6 +72,7 @@ class _Run:
     folder: Path
     now_us: int
     drain: bool
+    ration: Ration = field(default_factory=Ration)  # of the first enrichment
 
     def outcome(self, rows: DataFrame) -> Outcome:
         plan = self.decider.plan
@@ -79,11 +82,13 @@ class _Run:
         first = Arrivals(_routed(plan.arrivals, routes), str(self.folder), collected)
         files, tallies = self._tell(rows.toDF(*[f"c{i}" for i in range(len(rows.columns))]), first)
         arrived = Tally(arrived=sum(tally.arrived for tally in tallies))
+        self.ration = self._ration(files)
         by_label = {}
         for stage, work in zip(plan.stages, works, strict=True):
-            found, tallies = self._held(stage, self._with_arrivals(work, files), routes, collected)
-            by_label[stage.hold.label] = _sum(tallies)
-            files += found
+            rationed, shed = self._rationed(self._with_arrivals(work, files))
+            found, tallies = self._held(stage, rationed, routes, collected)
+            files += [*found, *shed]
+            by_label[stage.hold.label] = _sum([*tallies, Tally(shed=sum(file.rows for file in shed))])
         pages = sum(tally.pages for tally in by_label.values())
         read = sum(tally.bytes for tally in by_label.values())
         outcome = Outcome(
@@ -96,6 +101,7 @@ class _Run:
             tuple(stage.hold.label for stage in plan.stages),
             pages,
             read,
+            self._load_after(by_label, files),
         )
         _check(outcome)
         return outcome
@@ -130,8 +136,55 @@ class _Run:
         return tuple(
             (file.kind, file.slot, before.path(file))
             for file in before.of_kind(*KINDS)
-            if file.stage == number
+            if file.stage == number and file.kind != "shed"
         )
+
+    def _ration(self, files: list[Written]) -> Ration:
+        """What the first enrichment may let in, now that it is known how much has arrived."""
+        overload = self.decider.plan.overload
+        if not overload.config.sheds:
+            return Ration()
+        arrived: dict[int, int] = {}
+        for file in files:
+            if file.kind == "arrived":
+                arrived[file.slot] = arrived.get(file.slot, 0) + file.rows
+        load = self.before.load if self.before is not None else Load()
+        return overload.ration(load, arrived, batch=self.batch, drain=self.drain)
+
+    def _rationed(self, work: Work) -> tuple[Work, list[Written]]:
+        """Who was shed comes back, as far as there is room; the files of the others are this micro-batch's too."""
+        ration = self.ration if work.hold.number == 0 else Ration()
+        before, label = self.before, work.hold.label
+        if before is None or label not in before.labels:
+            return replace(work, ration=ration), []
+        number = before.labels.index(label)
+        shed = [file for file in before.of_kind("shed") if file.stage == number]
+        back, stay = come_back(shed, ration.room, before.folder)
+        carry(stay, before.folder, self.folder)
+        return replace(work, ration=ration, returned=tuple(back)), [
+            replace(file, stage=work.hold.number) for file in stay
+        ]
+
+    def _load_after(self, held: dict[str, Tally], files: list[Written]) -> Load:
+        """What the next micro-batch is judged by."""
+        plan, load = self.decider.plan, self.ration.load
+        if not plan.overload.config.sheds:
+            return load
+        label = plan.labels[0]
+        now, old = held[label], self._accounts_before(label)
+        seconds = self.decider.clock() - self.now_us / 1e6 + self.decider.write_seconds
+        load = load.served(now.arrived - now.dropped + old.shed - now.shed, round(seconds, 3))
+        if plan.sampling is None:
+            return load
+        answers = [str(self.folder / file.name) for file in files if file.kind == "answered"]
+        kept = now.arrived - now.dropped
+        sample = plan.sampling.after(
+            load.sample, arrived=now.arrived, kept=kept, share=self.ration.share, files=answers
+        )
+        return replace(load, sample=sample)
+
+    def _accounts_before(self, label: str) -> Accounts:
+        return self.before.accounts.get(label, Accounts()) if self.before is not None else Accounts()
 
     def _share(self, hold: Hold) -> float:
         """Of the master, that a scan reads in this micro-batch."""
@@ -151,7 +204,7 @@ class _Run:
     def _held(
         self, stage: Stage, work: Work, routes: dict[int, Route], collected: Accumulator[Collected] | None
     ) -> tuple[list[Written], list[Tally]]:
-        if not work.arrived and not work.ledger:
+        if not work.arrived and not work.ledger and not work.returned:
             return [], []
         slots = work.route.slots
         frame = self.decider.spark.range(0, slots, 1, slots)
@@ -175,7 +228,7 @@ class _Run:
         counts = counts_of(BatchId(self.query, self.batch))
         found = {}
         for number, label in enumerate(self.decider.plan.labels):
-            old = self.before.accounts.get(label, Accounts()) if self.before is not None else Accounts()
+            old = self._accounts_before(label)
             if label in held:
                 tally = held[label]
                 found[label] = Accounts(
@@ -184,6 +237,7 @@ class _Run:
                     tally.waiting,
                     tally.shed,
                     old.dead + tally.dead,
+                    old.dropped + tally.dropped,
                 )
                 continue
             new = arrived if number == 0 else counts[label].tuples if label in counts else 0

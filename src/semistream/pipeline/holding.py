@@ -2,6 +2,7 @@
 
     who waited, as the ledger of the last micro-batch has them     ->  answered, onward to the next enrichment or the sink
     who has arrived                                                ->  waiting, into this micro-batch's ledger
+                                                                   ->  shed, the same, where the micro-batch is too large
                                                                    ->  dead letters
 
 Everything in is accounted for: `Tally.check` refuses a slot in which a tuple was lost or doubled.
@@ -10,90 +11,23 @@ Everything in is accounted for: `Tally.check` refuses a slot in which a tuple wa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import StoreError
 from semistream.joins.base import Join, Snapshot
+from semistream.joins.opening import OpenJoin
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.pipeline.pace import EVERYBODY, Pace, let_go, position_of
-from semistream.pipeline.routing import Route
-from semistream.pipeline.spool import Spool, Written, read_arrived
-from semistream.pipeline.waiting import SINCE, TRIED, Form, Scan, ages_of
+from semistream.pipeline.spool import Spool, read_arrived
+from semistream.pipeline.waiting import SINCE, TRIED, Scan, ages_of
+from semistream.pipeline.work import Hold, Tally, Work
+from semistream.shedding import WEIGHT_COLUMN
 from semistream.spark.metrics import Counts, peak_rss_bytes
-from semistream.spark.worker import Kept, Step, Task, as_spark_has_them, keep_join, numbers_of, take_join
-
-
-@dataclass(frozen=True)
-class Hold:
-    """An enrichment whose tuples may wait for a later micro-batch."""
-
-    number: int
-    label: str
-    step: Step
-    form: Form
-    scans: bool
-    retries: bool
-    delay_us: int
-    slack_us: int  # who would be late within this is finished now
-    retry_us: int
-    retry_every_us: int
-    cycles: int  # 0: as time passes
-
-    @property
-    def width(self) -> int:
-        """How many columns a tuple has."""
-        return len(self.form.stream)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one micro-batch asks of a held enrichment."""
-
-    hold: Hold
-    route: Route
-    version: int
-    now_us: int
-    share: float  # of the master, for a scan
-    drain: bool  # nobody is to wait, but for those whose row is missing
-    ledger: tuple[tuple[str, int, str], ...]  # kind, slot, path
-    arrived: dict[int, list[str]]  # by slot
-
-    @property
-    def due_us(self) -> int:
-        """Who entered then or before is finished."""
-        if self.drain or not self.hold.delay_us:
-            return EVERYBODY
-        slack = 0 if self.hold.scans else self.hold.slack_us
-        return self.now_us + slack - self.hold.delay_us
-
-
-@dataclass
-class Tally:
-    """The tuples of a slot."""
-
-    arrived: int = 0
-    waited: int = 0  # at the beginning
-    answered: int = 0
-    waiting: int = 0  # at the end
-    shed: int = 0
-    dead: int = 0
-    pages: int = 0
-    bytes: int = 0
-
-    def check(self, label: str) -> None:
-        """All that came in is somewhere."""
-        if self.arrived + self.waited != self.answered + self.waiting + self.shed + self.dead:
-            raise StoreError(
-                f"the tuples of {label}",
-                found=f"accounts that do not add up: {asdict(self)}",
-                hint="Nothing was written; please report this.",
-            )
+from semistream.spark.worker import Kept, Task, as_spark_has_them, keep_join, numbers_of, take_join
 
 
 @dataclass
@@ -124,10 +58,12 @@ class Slot:
                 yield from self._joined(snapshot, scan, iter(()), due_us=EVERYBODY)
         source = (batch for batch in self._source() if len(batch))
         if current is not None:
-            yield from self._joined(*current, source, due_us=self.work.due_us)
+            yield from self._joined(*current, source, due_us=self.work.due_us, beyond=self._beyond())
             return
         first = next(source, None)
         if first is None:
+            for batch in self._beyond():
+                self._shed(batch)
             self.task.count(self.hold.step, Counts(budget_bytes=self.hold.step.memory_bytes))
             return
         scan = Scan(0, self.work.version, part, -1.0)
@@ -136,6 +72,7 @@ class Slot:
             scan,
             chain([first], source),
             due_us=self.work.due_us,
+            beyond=self._beyond(),
         )
 
     def _files(self, kind: str) -> list[str]:
@@ -150,23 +87,55 @@ class Slot:
     def _source(self) -> Iterator[pa.RecordBatch]:
         """Tuples that have met nothing yet: who has waited longest, who is tried again, who has just arrived."""
         form, now_us = self.hold.form, self.work.now_us
-        for kind in ("untouched", "shed"):
-            for path in self._files(kind):
-                for tuples, _ in self._mine(path):
-                    self.tally.waited += len(tuples)
-                    yield tuples
+        for path in self._files("untouched"):
+            for tuples, _ in self._mine(path):
+                self.tally.waited += len(tuples)
+                yield tuples
+        for part in self.work.returned:
+            for tuples, _ in self._mine(part.path, part.first, part.rows):
+                self.tally.waited += len(tuples)
+                yield form.again(tuples, now_us)
         for path in self._files("missing"):
             for tuples, known in self._mine(path):
                 self.tally.waited += len(tuples)
                 tried = known.column(TRIED).to_numpy() == self.work.version
                 self._still_missing(tuples.filter(pa.array(tried)))
                 yield form.again(tuples.filter(pa.array(~tried)), now_us)
-        for batch in read_arrived(self.work.arrived.get(self.number, [])):
-            self.tally.arrived += len(batch)
-            yield form.arriving(batch, now_us)
+        ration = self.work.ration
+        dice = np.random.default_rng((ration.seed, self.number))
+        for batch in self._arrived(0, ration.of_slot(self.number)):
+            yield self._drawn(batch, dice) if ration.strategy == "random" else batch
 
-    def _mine(self, path: str) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        for tuples, known in self.hold.form.read(path):
+    def _arrived(self, first: int, end: int | None) -> Iterator[pa.RecordBatch]:
+        """Of the tuples that have arrived in this slot, those from `first` on and before `end`."""
+        at = 0
+        for batch in read_arrived(self.work.arrived.get(self.number, [])):
+            begin, stop = max(first - at, 0), len(batch) if end is None else min(end - at, len(batch))
+            at += len(batch)
+            if stop > begin:
+                self.tally.arrived += stop - begin
+                yield self.hold.form.arriving(batch.slice(begin, stop - begin), self.work.now_us)
+
+    def _beyond(self) -> Iterator[pa.RecordBatch]:
+        """Those that are not let in."""
+        kept = self.work.ration.of_slot(self.number)
+        return iter(()) if kept is None else self._arrived(kept, None)
+
+    def _drawn(self, batch: pa.RecordBatch, dice: np.random.Generator) -> pa.RecordBatch:
+        """Each tuple is let in with the same probability; where the others are lost, it stands for them too."""
+        share, names = self.work.ration.share, self.hold.form.names
+        chosen = dice.random(len(batch)) < share
+        self._shed(batch.filter(pa.array(~chosen)))
+        batch = batch.filter(pa.array(chosen))
+        if self.work.ration.fate != "dropped":
+            return batch
+        number, weights = names.index(WEIGHT_COLUMN), pa.array(np.full(len(batch), 1 / share))
+        return batch.set_column(number, batch.schema.field(number), weights)
+
+    def _mine(
+        self, path: str, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        for tuples, known in self.hold.form.read(path, first, count):
             if self.work.route.slots == 1:
                 yield tuples, known
                 continue
@@ -174,7 +143,13 @@ class Slot:
             yield tuples.filter(ours), known.filter(ours)
 
     def _joined(
-        self, begun: Snapshot, scan: Scan, source: Iterator[pa.RecordBatch], *, due_us: int
+        self,
+        begun: Snapshot,
+        scan: Scan,
+        source: Iterator[pa.RecordBatch],
+        *,
+        due_us: int,
+        beyond: Iterable[pa.RecordBatch] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Let the begun go on, let the others in as far as there is room, read what may be read; the rest waits."""
         step = self.hold.step
@@ -195,6 +170,7 @@ class Slot:
                 part=scan.part,
             )
             yield from self._run(kept.opened.join, kept.opened.opening.shape, pace, begun, source)
+            yield from self._considered(kept.opened, beyond)
             self._write_down(kept, scan)
             self.tally.answered += kept.opened.join.stats.answered - answered
             read, after = kept.opened.reader.disk.stats - disk, numbers_of(kept)
@@ -242,6 +218,26 @@ class Slot:
                 yield from self._split(join.advance())
         while join.pending and pace.may_read(full=False):
             yield from self._split(join.advance())
+
+    def _considered(self, opened: OpenJoin, beyond: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Who is not let in is shed; if tuples are to be considered, all but those whom the front stage can answer."""
+        shape = opened.opening.shape
+        for batch in beyond:
+            if self.work.ration.strategy != "considering":
+                self._shed(batch)
+                continue
+            tuples, keyless = shape.keyed(batch)
+            yield from self._without_key(shape, keyless)
+            answers, absent = opened.answer_known(tuples)
+            yield from self._split(answers)
+            opened.join.stats.tuples += len(batch) - len(absent)
+            self._shed(shape.tuples_of(shape.some(tuples, absent)))
+
+    def _shed(self, tuples: pa.RecordBatch) -> None:
+        if self.work.ration.fate == "dropped":
+            self.tally.dropped += len(tuples)
+        else:
+            self._wait("shed", tuples)
 
     def _split(self, answers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What was answered, in Spark's types; what missed and is to be tried again goes back into the ledger."""
@@ -336,9 +332,7 @@ class Slot:
         tried = self.work.version if kind == "missing" else 0
         batch = self.hold.form.written(tuples, kind, tried=tried, snapshot=snapshot, scan=scan)
         self.spool.write(kind, self.hold.number, self.number, batch, ages_of(tuples))
-        self.tally.waiting += len(tuples)
-
-
-def told(written: list[Written], tally: Tally) -> dict[str, Any]:
-    """What a task tells the driver."""
-    return {"written": [one.to_json() for one in written], "tally": asdict(tally)}
+        if kind == "shed":
+            self.tally.shed += len(tuples)
+        else:
+            self.tally.waiting += len(tuples)

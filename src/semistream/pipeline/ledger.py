@@ -21,12 +21,13 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from semistream.errors import InvalidInputError, StoreError
 from semistream.pipeline.config import PipelineConfig
+from semistream.pipeline.overload import Load
 from semistream.pipeline.spool import Written
 from semistream.pipeline.waiting import KINDS, REASONS
 
@@ -44,11 +45,12 @@ class Accounts:
     waiting: int = 0
     shed: int = 0
     dead: int = 0
+    dropped: int = 0
 
     @property
     def adds_up(self) -> bool:
         """Nothing is lost, nothing doubled."""
-        return self.arrived == self.answered + self.waiting + self.shed + self.dead
+        return self.arrived == self.answered + self.waiting + self.shed + self.dead + self.dropped
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Outcome:
     labels: tuple[str, ...]  # of the enrichments that hold, by number
     pages: int  # read in it by those
     bytes: int
+    load: Load = field(default_factory=Load)
 
     def of_kind(self, *kinds: str) -> list[Written]:
         """Its files of some kinds."""
@@ -258,6 +261,7 @@ def _to_json(outcome: Outcome) -> dict[str, Any]:
         "labels": list(outcome.labels),
         "pages": outcome.pages,
         "bytes": outcome.bytes,
+        "load": outcome.load.to_json(),
     }
 
 
@@ -276,6 +280,7 @@ def _outcome(folder: Path, text: str) -> Outcome:
             tuple(found["labels"]),
             int(found["pages"]),
             int(found["bytes"]),
+            Load.of_json(found["load"]) if "load" in found else Load(),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(

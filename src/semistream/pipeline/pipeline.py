@@ -31,7 +31,8 @@ from semistream.pipeline.decide import Decider
 from semistream.pipeline.due import due_us
 from semistream.pipeline.ledger import Ledger, Outcome, who_waits
 from semistream.pipeline.plan import FlowPlan, plan_flow
-from semistream.pipeline.report import BatchReport, Report
+from semistream.pipeline.report import BatchReport, Report, sample_of
+from semistream.pipeline.sample import weighed
 from semistream.pipeline.sinks import Sink, open_sink
 from semistream.pipeline.sinks.parquet import ParquetSink
 from semistream.pipeline.source import open_source
@@ -56,9 +57,14 @@ class Pipeline:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @staticmethod
-    def from_file(path: str | os.PathLike[str]) -> Pipeline:
-        """The pipeline that a TOML file describes; what is wrong in it is told at once."""
-        return Pipeline(PipelineConfig.from_file(path))
+    def from_file(path: str | os.PathLike[str], *, overload: dict[str, Any] | None = None) -> Pipeline:
+        """The pipeline that a TOML file describes; what is wrong in it is told at once.
+
+        Args:
+            path: The file.
+            overload: What stands in its table [overload], in the place of that.
+        """
+        return Pipeline(PipelineConfig.from_file(path, overload=overload))
 
     @property
     def ledger(self) -> Ledger:
@@ -116,7 +122,7 @@ class _Running:
         config: PipelineConfig, ledger: Ledger, spark: SparkSession, tell: Told, stopping: threading.Event
     ) -> _Running:
         """Check everything that can be checked before a row is read."""
-        stream = open_source(spark, config.source, ledger)
+        stream = weighed(open_source(spark, config.source, ledger), config.overload)
         plan = plan_flow(config, stream)
         _check_waiting(ledger.newest(), plan)
         sink = open_sink(config.sink, plan.output, spark)
@@ -133,7 +139,8 @@ class _Running:
             self._drain()
         accounts = self.last.accounts if self.last is not None else {}
         waiting = who_waits(self.last) if self.last is not None else []
-        return Report(self.batches, self.rows, ended, accounts, waiting)
+        sample = sample_of(self.last) if self.last is not None else None
+        return Report(self.batches, self.rows, ended, accounts, waiting, sample)
 
     def _query(self) -> str:
         """Start it, and look after it until it ends or is to end."""
@@ -188,7 +195,9 @@ class _Running:
         began = time.perf_counter()
         query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         outcome = self.decider.decide(rows, batch, query, drain=self.draining)
+        decided = time.perf_counter()
         done = self.sink.write(outcome.answers, query=query, batch=batch)
+        self.decider.write_seconds = time.perf_counter() - decided
         self._write_letters(outcome)
         self.ledger.forget_before(batch - 1)
         self.last = outcome

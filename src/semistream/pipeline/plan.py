@@ -13,12 +13,15 @@ from pyspark.sql.types import StructField, StructType
 
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening
+from semistream.joins.pagefinder import is_unique
 from semistream.joins.registry import SCANNING, Settings
 from semistream.master import Master, open_master
 from semistream.pipeline.config import EnrichConfig, PipelineConfig
-from semistream.pipeline.holding import Hold
+from semistream.pipeline.overload import Overload
+from semistream.pipeline.sample import Sampling, check_sums
 from semistream.pipeline.tasks import Onward
 from semistream.pipeline.waiting import OURS, Form
+from semistream.pipeline.work import Hold
 from semistream.spark.enrich import enrich, plan_of
 from semistream.spark.types import arrow_schema
 from semistream.spark.worker import Step
@@ -42,6 +45,8 @@ class FlowPlan:
     stages: tuple[Stage, ...]
     labels: tuple[str, ...]  # of all enrichments, in order
     output: pa.Schema  # under the names that people know
+    overload: Overload
+    sampling: Sampling | None  # where answers are a sample
 
     @property
     def holds(self) -> bool:
@@ -60,12 +65,13 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
         label = _free(conf.label or conf.master.rstrip("/").rpartition("/")[2] or "master", labels)
         labels.append(label)
         before = frame
-        if conf.holds:
+        holds_tuples = conf.holds or (config.overload.sheds and len(labels) == 1)
+        if holds_tuples:
             before = frame.select(
                 "*"
             )  # what enrich() knows of the ones before is forgotten: this one stands alone
         frame, step = _enriched(before, conf, label)
-        if not conf.holds:
+        if not holds_tuples:
             steps = (*steps, step)
             continue
         number = len(holds)
@@ -79,7 +85,16 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
     stages = tuple(Stage(hold, onward) for hold, onward in zip(holds, onwards[1:], strict=True))
     last = onwards[-1]
     output = pa.schema([field.with_name(name) for field, name in zip(last.schema, last.names, strict=True)])
-    return FlowPlan(onwards[0], stages, tuple(labels), output)
+    check_sums(config.overload, output)
+    return FlowPlan(onwards[0], stages, tuple(labels), output, Overload(config.overload), _sampling(config))
+
+
+def _sampling(config: PipelineConfig) -> Sampling | None:
+    asked = config.overload.shedding
+    if not asked.is_sampled:
+        return None
+    unique = all(is_unique(open_master(conf.master)) for conf in config.enrichments)
+    return Sampling(asked.summed, asked.confidence, unique)
 
 
 def _enriched(frame: DataFrame, conf: EnrichConfig, label: str) -> tuple[DataFrame, Step]:

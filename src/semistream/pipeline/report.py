@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from semistream.pipeline.ledger import Accounts, Outcome, Waiting, who_waits
+from semistream.pipeline.sample import Sample
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class BatchReport:
     pages: int  # read by enrichments that hold
     accounts: dict[str, Accounts]  # since the beginning
     waiting: list[Waiting]
+    load: Literal["overloaded", "calm"]
+    sample: Sample | None  # where answers are one
 
     @staticmethod
     def of(outcome: Outcome, *, sink: str, seconds: float) -> BatchReport:
@@ -36,6 +39,8 @@ class BatchReport:
             outcome.pages,
             outcome.accounts,
             waiting,
+            "overloaded" if outcome.load.overloaded else "calm",
+            sample_of(outcome),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +62,8 @@ class BatchReport:
                 }
                 for w in self.waiting
             ],
+            "load": self.load,
+            **_told(self.sample),
         }
 
 
@@ -69,10 +76,11 @@ class Report:
     ended: str  # why
     accounts: dict[str, Accounts]  # since the pipeline's beginning
     waiting: list[Waiting]
+    sample: Sample | None = None  # where answers are one
 
     @property
     def adds_up(self) -> bool:
-        """Whether, at every enrichment, arrived = answered + waiting + shed + dead letters."""
+        """Whether, at every enrichment, arrived = answered + waiting + shed + dead letters + dropped."""
         return all(accounts.adds_up for accounts in self.accounts.values())
 
     @property
@@ -92,7 +100,18 @@ class Report:
             "rows": self.rows,
             "ledger": self.ledger,
             "enrichments": {label: asdict(accounts) for label, accounts in self.accounts.items()},
+            **_told(self.sample),
         }
+
+
+def sample_of(outcome: Outcome) -> Sample | None:
+    """What the answers so far say of all that has arrived, where they are a sample."""
+    found = outcome.load.sample
+    return None if found is None else Sample.of_json(found)
+
+
+def _told(sample: Sample | None) -> dict[str, Any]:
+    return {} if sample is None else {"sample": sample.to_json()}
 
 
 def told_time(us: int) -> str:

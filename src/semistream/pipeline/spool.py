@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ class Written:
     rows: int
     since_us: int = 0  # when the oldest tuple arrived
     entered_us: int = 0  # when the one that has waited longest for this join began to
+    skip: int = 0  # rows at its beginning that wait no longer
 
     def to_json(self) -> dict[str, Any]:
         """As a record of JSON."""
@@ -95,6 +97,8 @@ class _Open:
     @staticmethod
     def new(folder: Path, kind: str, stage: int, slot: int, task: str, schema: pa.Schema) -> _Open:
         ending = "arrow" if kind == "arrived" else "parquet"
+        if kind == "shed":  # it may stay while other micro-batches, of other runs, come and go
+            task = f"{task}-{uuid.uuid4().hex[:12]}"
         name = f"{kind}/{max(stage, 0)}-{slot}-{task}.{ending}"
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,10 +129,25 @@ def read_arrived(paths: list[str]) -> Iterator[pa.RecordBatch]:
                 yield reader.get_batch(number)
 
 
-def read_parquet(path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file, in their order."""
+def read_parquet(path: str, first: int = 0, count: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file, in their order; `count` of them from `first` on."""
     with _told(Path(path)), pq.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=_BATCH_ROWS)
+        groups, at = [], 0  # groups without a row that is wanted are not read
+        end = file.metadata.num_rows if count is None else first + count
+        before = 0
+        for number in range(file.num_row_groups):
+            rows = file.metadata.row_group(number).num_rows
+            if at + rows <= first:
+                before = at + rows
+            elif at < end:
+                groups.append(number)
+            at += rows
+        at = before
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
+            begin, stop = max(first - at, 0), min(end - at, len(batch))
+            at += len(batch)
+            if stop > begin:
+                yield batch.slice(begin, stop - begin)
 
 
 @contextlib.contextmanager

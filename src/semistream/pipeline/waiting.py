@@ -125,9 +125,11 @@ class Form:
             columns, schema=pa.schema(fields, metadata=None if scan is None else scan.to_metadata())
         )
 
-    def read(self, path: str) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """What was written: aged tuples, and the rest of what is known of each."""
-        for batch in read_parquet(path):
+    def read(
+        self, path: str, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """What was written, `count` from `first` on: aged tuples, and the rest of what is known of each."""
+        for batch in read_parquet(path, first, count):
             width = len(self.stream)
             if tuple(batch.schema.names) != (*self.names, *OURS):
                 raise StoreError(

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,24 @@ class Estimator:
         for name in self.sum_of:
             values = pc.fill_null(batch.column(name).cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
             self._sums.setdefault(name, _Sums()).add(weights, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """What it has seen, as a record of JSON."""
+        return {
+            "arrived": self.arrived,
+            "kept": self.kept,
+            "weights": self.weights,
+            "variances": self.variances,
+            "rows": asdict(self._rows),
+            "sums": {name: asdict(sums) for name, sums in self._sums.items()},
+        }
+
+    def go_on_with(self, seen: dict[str, Any]) -> None:
+        """Begin with what another one has seen, as `to_json` gave it."""
+        self.arrived, self.kept = int(seen["arrived"]), int(seen["kept"])
+        self.weights, self.variances = float(seen["weights"]), float(seen["variances"])
+        self._rows = _Sums(**seen["rows"])
+        self._sums = {name: _Sums(**sums) for name, sums in seen["sums"].items()}
 
     @property
     def scale_up(self) -> float:

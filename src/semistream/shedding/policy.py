@@ -10,6 +10,7 @@ from semistream.errors import InvalidInputError
 Strategy = Literal["considering", "upfront", "random", "none"]
 Fate = Literal["later", "dropped"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
+FATES: tuple[str, ...] = get_args(Fate)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Shedding:
 
     def __post_init__(self) -> None:
         _check_choice("strategy", self.strategy, STRATEGIES)
-        _check_choice("fate", self.fate, get_args(Fate))
+        _check_choice("fate", self.fate, FATES)
         _check("position", self.position, "0 to 1", good=0 <= self.position <= 1)
         _check("over", self.over, "more than 0", good=self.over > 0)
         _check("under", self.under, f"0 to over, {self.over}", good=0 <= self.under <= self.over)

@@ -3,7 +3,8 @@
 delta.py     a Delta table through delta-rs: an application transaction (query, micro-batch) in the commit
 duckdb.py    a DuckDB table: rows and the micro-batch's number in one transaction
 parquet.py   a folder of Parquet files: one file a micro-batch, named by it
-spark.py     any other format, through spark.write
+files.py     a folder of files in another format of Spark's: a folder for each micro-batch, taken over by a rename
+spark.py     any other format, through spark.write: at least once
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from semistream.errors import SemistreamError, StoreError
 from semistream.pipeline.config import SinkConfig
 from semistream.pipeline.sinks.delta import DeltaSink
 from semistream.pipeline.sinks.duckdb import DuckDBSink
+from semistream.pipeline.sinks.files import FORMATS, FileSink
 from semistream.pipeline.sinks.parquet import ParquetSink
 from semistream.pipeline.sinks.spark import SparkSink
 
@@ -61,6 +64,8 @@ def _open(config: SinkConfig, schema: pa.Schema, spark: SparkSession) -> Sink:
         return DuckDBSink.open(path, config.table, schema)
     if config.format == "parquet":
         return ParquetSink.open(path)
+    if config.format in FORMATS and path and "://" not in path:
+        return FileSink(spark, config.format, Path(path), config.options)
     return SparkSink(spark, config.format, config.path, config.options)
 
 

@@ -1,8 +1,8 @@
 """Any format that Spark can write.
 
 Whether a micro-batch that is given twice is written twice is up to the format. Delta's Spark connector and whoever else knows
-`txnAppId` and `txnVersion` is told which one it is. For the others a mark beside the answers, made when Spark says that they are
-written, leaves only a crash between those two moments.
+`txnAppId` and `txnVersion` is told which one it is. For the others (jdbc, kafka) a mark beside the answers, made when Spark says that
+they are written, leaves a crash between those two moments, or within the write: they have every row at least once.
 """
 
 from __future__ import annotations
