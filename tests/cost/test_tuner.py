@@ -12,7 +12,8 @@ import pytest
 from tests.cost.simulated import DISK, master_of, stream_of
 
 import semistream as ss
-from semistream.cost.tuner import ask, best_rate
+from semistream.cost.question import ask
+from semistream.cost.tuner import best_rate
 from semistream.errors import InvalidInputError
 from semistream.joins.registry import Settings
 

@@ -21,6 +21,8 @@ at once; then the queue itself is followed (memory/turnover.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
@@ -76,10 +78,17 @@ def block_pages(case: Case) -> int:
     return min(case.settings.block_pages, case.division.pages_at_once)
 
 
-def blocks_of(case: Case, ranks: Ranks, skip_rows: float = 0.0) -> Blocks:
+def blocks_of(case: Case, skip_rows: float = 0.0) -> Blocks:
     """The blocks that are read, by how often they are asked for."""
     rows = case.page_rows * block_pages(case)
-    return by_rank(ranks, rows, skip_rows) if case.layout == "frequency" else scattered(ranks, rows)
+    if case.layout == "frequency":
+        return by_rank(case.ranks, rows, skip_rows)
+    return _scattered(case.master_rows, case.skew, rows)
+
+
+@lru_cache(maxsize=256)
+def _scattered(rows: int, skew: float, block_rows: float) -> Blocks:
+    return scattered(Ranks.of(rows, skew), block_rows)
 
 
 def read_s(case: Case) -> float:
@@ -102,13 +111,13 @@ def blocks_at_once(case: Case) -> int:
 
 def hybrid(case: Case) -> Loop:
     """HYBRIDJOIN."""
-    return behind(case, case.ranks)
+    return _looked_up(case, blocks_of(case), front_probes=False)
 
 
 def x_hybrid(case: Case) -> Loop:
     """X-HYBRIDJOIN: l_T pinned rows probe the window in every iteration."""
     pinned_rows = min(case.division.pinned_pages, case.pages) * case.page_rows
-    blocks = blocks_of(case, case.ranks, pinned_rows)
+    blocks = blocks_of(case, pinned_rows)
     share = (
         case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
     )
@@ -131,13 +140,8 @@ def x_hybrid(case: Case) -> Loop:
 def optimised(case: Case) -> Loop:
     """Optimised X-HYBRIDJOIN: the first rows of the master answer before the window is entered."""
     rows = min(case.division.front_rows, case.master_rows)
-    blocks = blocks_of(case, case.ranks, rows)
+    blocks = blocks_of(case, rows)
     return _looked_up(case, blocks, front_probes=True)
-
-
-def behind(case: Case, ranks: Ranks, *, front_probes: bool = False) -> Loop:
-    """HYBRIDJOIN for the part of the stream that a front stage lets through."""
-    return _looked_up(case, blocks_of(case, ranks), front_probes=front_probes)
 
 
 def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
