@@ -41,7 +41,7 @@ def chybridjoin(case: Case) -> Loop:
     if not case.division.front_rows:
         return hybrids.hybrid(case)
     found = _steady_of(
-        case, BLOCK, case.division.window_tuples, round(case.page_rows * hybrids.block_pages(case))
+        case, BLOCK, case.division.window_tuples, round(case.page_rows * case.division.block_pages)
     )
     if found.share <= _NOTHING:
         return hybrids.iteration(case, 1e9, 0.0, front_probes=True)

@@ -73,14 +73,9 @@ def _held(blocks: Blocks, time: float, share_beside: float) -> float:
     return waiting(blocks, time) + beside
 
 
-def block_pages(case: Case) -> int:
-    """Pages of a block: k."""
-    return min(case.settings.block_pages, case.division.pages_at_once)
-
-
 def blocks_of(case: Case, skip_rows: float = 0.0) -> Blocks:
     """The blocks that are read, by how often they are asked for."""
-    rows = case.page_rows * block_pages(case)
+    rows = case.page_rows * case.division.block_pages
     if case.layout == "frequency":
         return by_rank(case.ranks, rows, skip_rows)
     return _scattered(case.master_rows, case.skew, rows)
@@ -93,7 +88,7 @@ def _scattered(rows: int, skew: float, block_rows: float) -> Blocks:
 
 def read_s(case: Case) -> float:
     """c_IO(k), with the index page that names the block where the index is on disk."""
-    pages = block_pages(case)
+    pages = case.division.block_pages
     together = blocks_at_once(case)
     index = (
         case.disk.random_s(together, case.index_page_bytes, case.index_page_bytes)
@@ -105,8 +100,7 @@ def read_s(case: Case) -> float:
 
 def blocks_at_once(case: Case) -> int:
     """Blocks that the oldest tuples choose together: 1 is the papers'."""
-    pages = block_pages(case)
-    return max(1, min(case.settings.parallel, case.division.pages_at_once // pages))
+    return max(1, min(case.settings.parallel, case.division.pages_at_once // case.division.block_pages))
 
 
 def hybrid(case: Case) -> Loop:
@@ -125,7 +119,7 @@ def x_hybrid(case: Case) -> Loop:
         tuples = float(case.division.window_tuples)
         return Loop(tuples=tuples, io_s=0.0, probes=pinned_rows, waited=tuples, front_share=1.0)
     tuples = finished_per_read(case, blocks, share)
-    k_rows = case.page_rows * block_pages(case)
+    k_rows = case.page_rows * case.division.block_pages
     # One advance reads `together` blocks, and the pinned rows probe once for all of them.
     return Loop(
         tuples=tuples,
@@ -156,7 +150,7 @@ def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: 
     return Loop(
         tuples=tuples,
         io_s=read_s(case),
-        probes=case.page_rows * block_pages(case),
+        probes=case.page_rows * case.division.block_pages,
         front_probes=tuples if front_probes else 0.0,
         waited=tuples * waiting_share,
         front_share=1.0 - waiting_share,

@@ -30,9 +30,10 @@ _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin"
 # Places of the first grid and times it is refined, by how many parameters there are.
 _EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 2), ("little", 1): (9, 2), ("little", 2): (4, 1)}
 _ROUGH_PLACES = 1 << 8  # enough to compare settings with
+_MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
 _NEAR_ENOUGH = 1.01  # of the least memory
 _KNOWN = 2.0  # between the bounds of the least memory: settings change little from there on
-_STEPS, _LEAST_STEP, _MOST_STEP = 12, 1.003, 1.05
+_STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 1.002, 1.5, 0.2
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def least_memory(question: Question, rate: float) -> Point:
     if not rate > 0.0:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
     low, high = 1.0, float(max(question.master.nbytes, 1 << 20)) * 2
-    best = _search(question, int(high), "usual")
+    best = _search(question, int(high), "little")
     if best[0].rate_per_s < rate:
         raise InvalidInputError(
             f"{question.algorithm} at {rate:,.0f} tuples/s",
@@ -149,16 +150,16 @@ def least_memory(question: Question, rate: float) -> Point:
 
 
 def _reaching(question: Question, found: Point, rate: float) -> Point:
-    """A little more memory, until the exact model says so too."""
-    memory_bytes, best = found.memory_bytes, found
+    """A little more memory, until the exact model says so too; the rate grows with a power of the memory."""
+    best, power = question.point(found.memory_bytes, found.settings) or found, 1.0
     for _ in range(_STEPS):
-        exact = question.point(memory_bytes, found.settings)
-        if exact is not None:
-            best = exact
         if best.rate_per_s >= rate:
             break
-        more = float(np.clip(rate / best.rate_per_s, _LEAST_STEP, _MOST_STEP))
-        memory_bytes = int(memory_bytes * more) + 1
+        more = float(np.clip((rate / best.rate_per_s) ** (1 / power) * _MARGIN, _MARGIN, _MOST_STEP))
+        before = best
+        best = question.point(int(before.memory_bytes * more) + 1, found.settings) or before
+        grown = np.log(best.rate_per_s / before.rate_per_s) / np.log(more)
+        power = float(np.clip(grown, _LEAST_POWER, 1.0))
     return best
 
 
@@ -209,7 +210,7 @@ class _Axis:
 
 def _axes(question: Question, memory_bytes: int) -> list[_Axis]:
     page, name = question.master.page_bytes, question.algorithm
-    most_pages = max(1, int(0.6 * memory_bytes) // page)
+    most_pages = max(1, min(int(0.6 * memory_bytes), _MOST_BUFFER) // page)
     axes = []
     if name in _BLOCKS:
         together = question.parallel
