@@ -23,7 +23,8 @@ import semistream as ss
 from data import ROOT, SEED
 from measure import Ratio, report
 from semistream.cost import Calibration, calibrate, case_of, predict
-from semistream.cost.tuner import Question, best_rate
+from semistream.cost.question import Question
+from semistream.cost.tuner import best_rate
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.registry import SCANNING, Settings

@@ -36,6 +36,18 @@ def master_of(folder: Path, rows: int, layout: str, skew: float, page_bytes: int
     return ss.build_master(pa.table(columns), folder, key="id", layout=layout, page_bytes=page_bytes)
 
 
+class Described:
+    """A master as it would be with many more rows: enough for the models, which read none of them."""
+
+    def __init__(self, master: Master, rows: int) -> None:
+        self.master, self.rows = master, rows
+        self.pages = -(-rows * master.pages // master.rows)
+        self.nbytes = master.nbytes * self.pages // master.pages
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.master, name)
+
+
 def stream_of(rows: int, skew: float, batch_rows: int = 2048) -> Iterator[pa.RecordBatch]:
     """Without end."""
     sales = Workload(Zipf(rows, skew), seed=SEED)

@@ -12,7 +12,8 @@ from tests.cost.simulated import DISK, ON, master_of, stream_of
 import semistream as ss
 from semistream.cost import PRICES, choose, count
 from semistream.cost.auto import _CANDIDATES, _can, _question
-from semistream.cost.tuner import Point, best_rate
+from semistream.cost.question import Point
+from semistream.cost.tuner import best_rate
 from semistream.joins.opening import Opening
 from semistream.joins.registry import Settings
 from semistream.joins.sides import shape_join

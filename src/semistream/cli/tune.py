@@ -14,7 +14,7 @@ from rich.table import Table
 from semistream.config import format_bytes
 from semistream.cost import Calibration, Tuning, calibrate, tune
 from semistream.cost.disks import MeasuredCosts
-from semistream.cost.tuner import Point
+from semistream.cost.question import Point
 from semistream.errors import InvalidInputError, MissingDependencyError
 from semistream.joins.registry import SCANNING
 from semistream.master import Master, open_master

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from semistream.config import format_bytes
 from semistream.cost.calibration import costs_of
+from semistream.cost.question import Point, Question, usual_parallel
 from semistream.cost.skew import estimated_skew
-from semistream.cost.tuner import Point, Question, best_rate, usual_parallel
+from semistream.cost.tuner import best_rate
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening, heap_bytes_of
 from semistream.joins.registry import SCANNING

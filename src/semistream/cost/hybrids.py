@@ -21,6 +21,8 @@ at once; then the queue itself is followed (memory/turnover.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
@@ -71,20 +73,22 @@ def _held(blocks: Blocks, time: float, share_beside: float) -> float:
     return waiting(blocks, time) + beside
 
 
-def block_pages(case: Case) -> int:
-    """Pages of a block: k."""
-    return min(case.settings.block_pages, case.division.pages_at_once)
-
-
-def blocks_of(case: Case, ranks: Ranks, skip_rows: float = 0.0) -> Blocks:
+def blocks_of(case: Case, skip_rows: float = 0.0) -> Blocks:
     """The blocks that are read, by how often they are asked for."""
-    rows = case.page_rows * block_pages(case)
-    return by_rank(ranks, rows, skip_rows) if case.layout == "frequency" else scattered(ranks, rows)
+    rows = case.page_rows * case.division.block_pages
+    if case.layout == "frequency":
+        return by_rank(case.ranks, rows, skip_rows)
+    return _scattered(case.master_rows, case.skew, rows)
+
+
+@lru_cache(maxsize=256)
+def _scattered(rows: int, skew: float, block_rows: float) -> Blocks:
+    return scattered(Ranks.of(rows, skew), block_rows)
 
 
 def read_s(case: Case) -> float:
     """c_IO(k), with the index page that names the block where the index is on disk."""
-    pages = block_pages(case)
+    pages = case.division.block_pages
     together = blocks_at_once(case)
     index = (
         case.disk.random_s(together, case.index_page_bytes, case.index_page_bytes)
@@ -96,19 +100,18 @@ def read_s(case: Case) -> float:
 
 def blocks_at_once(case: Case) -> int:
     """Blocks that the oldest tuples choose together: 1 is the papers'."""
-    pages = block_pages(case)
-    return max(1, min(case.settings.parallel, case.division.pages_at_once // pages))
+    return max(1, min(case.settings.parallel, case.division.pages_at_once // case.division.block_pages))
 
 
 def hybrid(case: Case) -> Loop:
     """HYBRIDJOIN."""
-    return behind(case, case.ranks)
+    return _looked_up(case, blocks_of(case), front_probes=False)
 
 
 def x_hybrid(case: Case) -> Loop:
     """X-HYBRIDJOIN: l_T pinned rows probe the window in every iteration."""
     pinned_rows = min(case.division.pinned_pages, case.pages) * case.page_rows
-    blocks = blocks_of(case, case.ranks, pinned_rows)
+    blocks = blocks_of(case, pinned_rows)
     share = (
         case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
     )
@@ -116,7 +119,7 @@ def x_hybrid(case: Case) -> Loop:
         tuples = float(case.division.window_tuples)
         return Loop(tuples=tuples, io_s=0.0, probes=pinned_rows, waited=tuples, front_share=1.0)
     tuples = finished_per_read(case, blocks, share)
-    k_rows = case.page_rows * block_pages(case)
+    k_rows = case.page_rows * case.division.block_pages
     # One advance reads `together` blocks, and the pinned rows probe once for all of them.
     return Loop(
         tuples=tuples,
@@ -131,13 +134,8 @@ def x_hybrid(case: Case) -> Loop:
 def optimised(case: Case) -> Loop:
     """Optimised X-HYBRIDJOIN: the first rows of the master answer before the window is entered."""
     rows = min(case.division.front_rows, case.master_rows)
-    blocks = blocks_of(case, case.ranks, rows)
+    blocks = blocks_of(case, rows)
     return _looked_up(case, blocks, front_probes=True)
-
-
-def behind(case: Case, ranks: Ranks, *, front_probes: bool = False) -> Loop:
-    """HYBRIDJOIN for the part of the stream that a front stage lets through."""
-    return _looked_up(case, blocks_of(case, ranks), front_probes=front_probes)
 
 
 def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
@@ -152,7 +150,7 @@ def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: 
     return Loop(
         tuples=tuples,
         io_s=read_s(case),
-        probes=case.page_rows * block_pages(case),
+        probes=case.page_rows * case.division.block_pages,
         front_probes=tuples if front_probes else 0.0,
         waited=tuples * waiting_share,
         front_share=1.0 - waiting_share,

@@ -27,6 +27,7 @@ class Ranks:
     """The chances of keys, the most popular first: one by one, then all the others with the chance they have on average."""
 
     chance: F64  # of each of the first keys
+    below: F64  # their sums, from 0 on
     others: int  # how many more there are
     other_chance: float  # of each of them
 
@@ -38,14 +39,14 @@ class Ranks:
     def top(self, count: float) -> float:
         """The share of the stream that asks for the `count` most popular keys."""
         whole = min(int(count), len(self.chance))
-        share = float(self.chance[:whole].sum())
+        share = float(self.below[whole])
         beyond = min(max(count - len(self.chance), 0.0), self.others)
         return share + beyond * self.other_chance
 
     @property
     def total(self) -> float:
         """The share of the stream that this is."""
-        return float(self.chance.sum()) + self.others * self.other_chance
+        return float(self.below[-1]) + self.others * self.other_chance
 
 
 @lru_cache(maxsize=16)
@@ -53,8 +54,8 @@ def _ranks(rows: int, skew: float) -> Ranks:
     mass = zipf_mass(rows, skew) if rows else 1.0
     head = min(rows, _ONE_BY_ONE)
     chance = np.arange(1, head + 1, dtype=np.float64) ** -skew / mass
-    others = rows - head
-    return Ranks(chance, others, (1.0 - float(chance.sum())) / others if others else 0.0)
+    others, below = rows - head, np.concatenate([[0.0], np.cumsum(chance)])
+    return Ranks(chance, below, others, (1.0 - float(below[-1])) / others if others else 0.0)
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,8 @@ def by_rank(ranks: Ranks, block_rows: float, skip_rows: float = 0.0) -> Blocks:
     near = np.arange(first, min(first + _APART, blocks) + 1, dtype=np.float64)
     far = np.geomspace(near[-1], blocks, _GROUPS) if near[-1] < blocks else np.empty(0)
     edges = np.unique(np.concatenate([near, np.round(far)]))
-    below = np.concatenate([[0.0], np.cumsum(ranks.chance)])
     at = np.maximum(edges * rows / blocks, skip_rows)
-    inside = np.interp(np.minimum(at, len(ranks.chance)), np.arange(len(below)), below)
+    inside = np.interp(np.minimum(at, len(ranks.chance)), np.arange(len(ranks.below)), ranks.below)
     share = np.diff(inside + np.maximum(at - len(ranks.chance), 0.0) * ranks.other_chance)
     count = np.diff(edges)
     return Blocks(share / np.maximum(count, 1), count)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.cost.popularity import Ranks
 from semistream.errors import InvalidInputError
 
 MOST = 2.0
 _LEAST_SAMPLE = 200
+_ONE_BY_ONE = 1 << 12
+_GROUPS = 1 << 11
+_NEAR_ONE = 1e-7  # of the exponent: there the integral is a logarithm
 
 
 def check_skew(skew: float) -> float:
@@ -47,6 +49,18 @@ def estimated_skew(codes: NDArray[np.uint64], master_rows: int) -> float:
 
 def expected_distinct(tuples: int, master_rows: int, skew: float) -> float:
     """Distinct keys among so many tuples of a Zipf stream."""
-    ranks = Ranks.of(master_rows, skew)
-    first = -np.expm1(tuples * np.log1p(-np.minimum(ranks.chance, 1 - 1e-12)))
-    return float(first.sum()) - ranks.others * float(np.expm1(tuples * np.log1p(-ranks.other_chance)))
+    mass, count = _grouped(master_rows, skew)
+    chance = mass / count / mass.sum()
+    never = np.exp(tuples * np.log1p(-np.minimum(chance, 1 - 1e-12)))
+    return float(count @ (1 - never))
+
+
+def _grouped(rows: int, skew: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Zipf's law, not normed: the first ranks one by one, then groups of neighbours, whose sums are integrals; and their sizes."""
+    first = np.arange(1, min(rows, _ONE_BY_ONE) + 1, dtype=np.float64)
+    if rows <= _ONE_BY_ONE:
+        return first**-skew, np.ones(len(first))
+    edges = np.unique(np.round(np.geomspace(_ONE_BY_ONE, rows, _GROUPS))) + 0.5
+    below = np.log(edges) if abs(skew - 1) < _NEAR_ONE else edges ** (1 - skew) / (1 - skew)
+    mass, count = np.diff(below), np.diff(edges)
+    return np.concatenate([first**-skew, mass]), np.concatenate([np.ones(len(first)), count])

@@ -12,40 +12,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.config import format_bytes, parse_bytes
-from semistream.cost.calibration import Calibration, costs_of
-from semistream.cost.case import Case, Loop
-from semistream.cost.models import MODELS, case_of, predict
-from semistream.cost.skew import check_skew, estimated_skew
+from semistream.cost.question import Point, Question, ask
 from semistream.errors import InvalidInputError
-from semistream.front.steady import PLACES
-from semistream.joins.join import string_bytes_of
-from semistream.joins.opening import heap_bytes_of
-from semistream.joins.registry import Settings, check_algorithm
-from semistream.joins.sides import JoinShape, On, shape_join
+from semistream.joins.registry import Settings
+from semistream.joins.sides import On
 from semistream.master import Master
 
 _FRONT = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybridjoin")
 _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin")
-_PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
 # Places of the first grid and times it is refined, by how many parameters there are.
 _EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 2), ("little", 1): (9, 2), ("little", 2): (4, 1)}
 _ROUGH_PLACES = 1 << 8  # enough to compare settings with
-
-
-@dataclass(frozen=True)
-class Point:
-    """A setting and what it is predicted to give."""
-
-    settings: Settings
-    memory_bytes: int
-    rate_per_s: float
-    front_share: float
+_MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
+_NEAR_ENOUGH = 1.01  # of the least memory
+_KNOWN = 2.0  # between the bounds of the least memory: settings change little from there on
+_STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 1.002, 1.5, 0.2
 
 
 @dataclass(frozen=True)
@@ -68,46 +56,6 @@ class Tuning:
         if self.settings.front_share is not None:
             parts.append(f"{self.settings.front_share:.0%} for hot rows")
         return f"{', '.join(parts)}: about {self.rate_per_s:,.0f} tuples/s at skew {self.skew:.2f}"
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked, with everything but the settings and the memory decided."""
-
-    algorithm: str
-    master: Master
-    shape: JoinShape
-    skew: float
-    disk_kind: str
-    costs: Calibration
-    row_heap_bytes: float
-    tuple_heap_bytes: float
-    parallel: int
-
-    def case(self, memory_bytes: int, settings: Settings) -> Case:
-        """For the models."""
-        return case_of(
-            self.algorithm,
-            self.master,
-            self.shape,
-            memory_bytes=memory_bytes,
-            settings=settings,
-            skew=self.skew,
-            disk_kind=self.disk_kind,
-            disk=self.costs.disk,
-            prices=self.costs.prices,
-            row_heap_bytes=self.row_heap_bytes,
-            tuple_heap_bytes=self.tuple_heap_bytes,
-        )
-
-    def point(self, memory_bytes: int, settings: Settings, *, small_places: int = PLACES) -> Point | None:
-        """What a setting gives; None where it does not fit."""
-        try:
-            case = replace(self.case(memory_bytes, settings), small_places=small_places)
-        except InvalidInputError:
-            return None
-        loop: Loop = predict(case)
-        return Point(settings, memory_bytes, loop.rate_per_s(case), loop.front_share)
 
 
 def tune(
@@ -168,88 +116,11 @@ def tune(
     )
 
 
-def ask(
-    algorithm: str,
-    master: Master,
-    *,
-    skew: float | None,
-    sample: pa.Table | pa.RecordBatch | None,
-    on: On | None,
-    columns: Sequence[str] | None,
-    disk: str,
-    parallel: int | None,
-) -> Question:
-    """Check what is asked, and find out what is not said."""
-    check_algorithm(algorithm)
-    if algorithm not in MODELS:
-        raise InvalidInputError(
-            "tuning 'auto'",
-            found="no algorithm",
-            hint="Name one, or join with algorithm='auto', which tunes itself.",
-        )
-    if not master.rows:
-        raise InvalidInputError(
-            f"tuning for {master.path}",
-            found="an empty master",
-            hint="There is nothing to tune: any setting will do.",
-        )
-    batch = _as_batch(sample)
-    schema = batch.schema if batch is not None else _typical(master)
-    shape = shape_join(
-        schema, master, on=on if on is not None or batch is not None else _own_key(master), columns=columns
-    )
-    if skew is None:
-        if batch is None:
-            raise InvalidInputError(
-                "tuning for a stream", found="neither its skew nor a sample", hint="Give skew= or sample=."
-            )
-        tuples, _ = shape.keyed(batch)
-        skew = estimated_skew(tuples.codes, master.rows)
-    costs = costs_of(master, disk)
-    return Question(
-        algorithm,
-        master,
-        shape,
-        check_skew(skew),
-        disk,
-        costs,
-        heap_bytes_of(master, shape),
-        0.0 if batch is None else string_bytes_of(shape, batch),
-        parallel if parallel is not None else usual_parallel(disk),
-    )
-
-
-def usual_parallel(disk: str) -> int:
-    """Blocks that are chosen together: one on a simulated disk, as in the papers."""
-    return Settings().parallel if disk in ("direct", "buffered") else 1
-
-
 def best_rate(
     question: Question, memory_bytes: int, *, effort: Literal["usual", "little"] = "usual"
 ) -> Point:
     """The point of the highest rate within a memory."""
-    axes = _axes(question, memory_bytes)
-    grid, refinements = _EFFORT[effort, len(axes)] if axes else (1, 0)
-    at = [np.linspace(0.0, 1.0, grid) for _ in axes]
-    width = np.array([values[1] - values[0] for values in at])
-    best: tuple[Point, tuple[float, ...]] | None = None
-    for _ in range(refinements + 1):
-        best = _best_of(question, memory_bytes, axes, product(*at), best)
-        if best is None:
-            question.case(memory_bytes, _least(question))  # says what the least memory is
-            raise InvalidInputError(
-                f"{question.algorithm} within {format_bytes(memory_bytes)}",
-                found="no setting that fits",
-                hint="Raise memory=.",
-            )
-        width = width / 2
-        at = [
-            np.clip(centre + half * np.array([-1.0, 0.0, 1.0]), 0, 1)
-            for centre, half in zip(best[1], width, strict=True)
-        ]
-    if best is None:
-        raise AssertionError("found in the first round, or an error")
-    return best[0]
+    return _search(question, memory_bytes, effort)[0]
 
 
 def least_memory(question: Question, rate: float) -> Point:
@@ -257,26 +128,77 @@ def least_memory(question: Question, rate: float) -> Point:
     if not rate > 0.0:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
     low, high = 1.0, float(max(question.master.nbytes, 1 << 20)) * 2
-    most = best_rate(question, int(high))
-    if most.rate_per_s < rate:
+    best = _search(question, int(high), "little")
+    if best[0].rate_per_s < rate:
         raise InvalidInputError(
             f"{question.algorithm} at {rate:,.0f} tuples/s",
-            found=f"at most {most.rate_per_s:,.0f}, with {format_bytes(most.memory_bytes)}",
+            found=f"at most {best[0].rate_per_s:,.0f}, with {format_bytes(best[0].memory_bytes)}",
             hint="Ask for less, or for another algorithm.",
         )
-    best = most
-    while high / low > 1.01:
+    while high / low > _NEAR_ENOUGH:
         middle = float(np.sqrt(low * high))
-        try:
-            found = best_rate(question, int(middle))
+        try:  # where the memory is about known, so are the settings
+            found = _search(question, int(middle), "little", best[1] if high / low < _KNOWN else None)
         except InvalidInputError:
             low = middle
             continue
-        if found.rate_per_s >= rate:
+        if found[0].rate_per_s >= rate:
             best, high = found, middle
         else:
             low = middle
+    return _reaching(question, best[0], rate)
+
+
+def _reaching(question: Question, found: Point, rate: float) -> Point:
+    """A little more memory, until the exact model says so too; the rate grows with a power of the memory."""
+    best, power = question.point(found.memory_bytes, found.settings) or found, 1.0
+    for _ in range(_STEPS):
+        if best.rate_per_s >= rate:
+            break
+        more = float(np.clip((rate / best.rate_per_s) ** (1 / power) * _MARGIN, _MARGIN, _MOST_STEP))
+        before = best
+        best = question.point(int(before.memory_bytes * more) + 1, found.settings) or before
+        grown = np.log(best.rate_per_s / before.rate_per_s) / np.log(more)
+        power = float(np.clip(grown, _LEAST_POWER, 1.0))
     return best
+
+
+_Place = tuple[float, ...]
+
+
+def _search(
+    question: Question, memory_bytes: int, effort: Literal["usual", "little"], near: _Place | None = None
+) -> tuple[Point, _Place]:
+    """The best point and its place on the axes; with `near`, only around that place."""
+    axes = _axes(question, memory_bytes)
+    grid, refinements = _EFFORT[effort, len(axes)] if axes else (1, 0)
+    width = np.full(len(axes), 1.0 / max(grid - 1, 1))
+    best = None
+    if near is not None:
+        width = width / 2
+        best = _best_of(question, memory_bytes, axes, product(*_around(near, width)), None)
+    if best is None:
+        best = _best_of(
+            question, memory_bytes, axes, product(np.linspace(0.0, 1.0, grid), repeat=len(axes)), None
+        )
+    if best is None:
+        question.case(memory_bytes, _least(question))  # says what the least memory is
+        raise InvalidInputError(
+            f"{question.algorithm} within {format_bytes(memory_bytes)}",
+            found="no setting that fits",
+            hint="Raise memory=.",
+        )
+    for _ in range(refinements):
+        width = width / 2
+        best = _best_of(question, memory_bytes, axes, product(*_around(best[1], width)), best)
+    return best
+
+
+def _around(place: _Place, width: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    return [
+        np.clip(centre + half * np.array([-1.0, 0.0, 1.0]), 0, 1)
+        for centre, half in zip(place, width, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -288,7 +210,7 @@ class _Axis:
 
 def _axes(question: Question, memory_bytes: int) -> list[_Axis]:
     page, name = question.master.page_bytes, question.algorithm
-    most_pages = max(1, int(0.6 * memory_bytes) // page)
+    most_pages = max(1, min(int(0.6 * memory_bytes), _MOST_BUFFER) // page)
     axes = []
     if name in _BLOCKS:
         together = question.parallel
@@ -319,21 +241,40 @@ def _least(question: Question) -> Settings:
     return Settings(disk_buffer=question.master.page_bytes, front_share=0.0, parallel=question.parallel)
 
 
+@overload
+def _best_of(
+    question: Question, memory_bytes: int, axes: list[_Axis], places: Iterator[_Place], best: None
+) -> tuple[Point, _Place] | None: ...
+
+
+@overload
 def _best_of(
     question: Question,
     memory_bytes: int,
     axes: list[_Axis],
-    places: Iterator[tuple[float, ...]],
-    best: tuple[Point, tuple[float, ...]] | None,
-) -> tuple[Point, tuple[float, ...]] | None:
+    places: Iterator[_Place],
+    best: tuple[Point, _Place],
+) -> tuple[Point, _Place]: ...
+
+
+def _best_of(
+    question: Question,
+    memory_bytes: int,
+    axes: list[_Axis],
+    places: Iterator[_Place],
+    best: tuple[Point, _Place] | None,
+) -> tuple[Point, _Place] | None:
+    known = best[1] if best is not None else None
     for place in places:
+        if place == known:
+            continue
         found = question.point(memory_bytes, _settings(question, axes, place), small_places=_ROUGH_PLACES)
         if found is not None and (best is None or found.rate_per_s > best[0].rate_per_s):
             best = found, place
     return best
 
 
-def _settings(question: Question, axes: list[_Axis], place: tuple[float, ...]) -> Settings:
+def _settings(question: Question, axes: list[_Axis], place: _Place) -> Settings:
     settings = Settings(parallel=question.parallel)
     for axis, x in zip(axes, place, strict=True):
         settings = axis.apply(settings, x)
@@ -359,20 +300,3 @@ def _curve(question: Question, best: Point) -> Iterator[Point]:
             )
             if found is not None:
                 yield found
-
-
-def _as_batch(sample: pa.Table | pa.RecordBatch | None) -> pa.RecordBatch | None:
-    if isinstance(sample, pa.Table):
-        batches = sample.combine_chunks().to_batches()
-        return batches[0] if batches else None
-    return sample
-
-
-def _own_key(master: Master) -> list[str]:
-    return list(master.key)
-
-
-def _typical(master: Master) -> pa.Schema:
-    """Of a stream that nobody has shown: the key and a little more."""
-    key = [master.schema.field(name) for name in master.key]
-    return pa.schema([*key, pa.field("semistream_payload", pa.binary(_PAYLOAD_BYTES))])

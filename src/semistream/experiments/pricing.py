@@ -13,7 +13,8 @@ from semistream.cost.calibration import Calibration
 from semistream.cost.case import Case as ModelCase
 from semistream.cost.disks import ProfileCosts
 from semistream.cost.prices import PRICES, Prices, counted_seconds, prices_of
-from semistream.cost.tuner import Question, best_rate
+from semistream.cost.question import Question
+from semistream.cost.tuner import best_rate
 from semistream.experiments.case import INDEX_LOOPS, Case, Measured
 from semistream.experiments.data import joined_on
 from semistream.joins import JoinStats, Settings

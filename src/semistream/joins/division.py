@@ -20,8 +20,19 @@ from semistream.master import Master
 from semistream.memory.rowtable import RowTable
 from semistream.memory.window import Window
 
-_SCAN_BUFFER = 12 << 20  # two halves; smaller reads do not keep a fast disk busy, nor the joining thread
-_BLOCK_BUFFER = 8 << 20  # two halves
+_ONE_ARM = "hdd-2007"  # where a block of one page would cost a seek
+# Of a disk buffer: bytes, both halves where there are two, and the most of the budget. By the models they lose little against the
+# best one for each budget from 20 to 320 MB (tests/cost/test_defaults.py); on a real disk smaller reads keep neither the disk
+# busy nor the joining thread. An object store's is all that it keeps in flight, as far as memory allows.
+_USUAL_SCAN = (12 << 20, 1 / 5)
+_SCAN = {
+    "hdd-2007": (512 << 10, 1 / 5),
+    "ssd-sata": (3 << 20, 1 / 5),
+    "nvme": (6 << 20, 1 / 5),
+    "object-store": (32 << 20, 2 / 5),
+}
+_USUAL_BLOCKS = (8 << 20, 1 / 8)  # single pages, many together
+_BLOCKS = {_ONE_ARM: (6 << 20, 1 / 8)}
 _FRONT_SHARE = 0.35
 _PINNED_SHARE = 0.25
 _LOOKUP_FRONT_SHARE = 0.97  # there is no window; what is left is for rounding
@@ -36,13 +47,22 @@ def reads_ahead(name: str, disk_kind: str, settings: Settings) -> bool:
     return disk_kind in ("direct", "buffered") and (name in (*SCANNING, "in-memory") or blocks)
 
 
-def disk_buffer_bytes(name: str, total_bytes: int, settings: Settings) -> int:
+def disk_buffer_bytes(name: str, total_bytes: int, disk_kind: str, settings: Settings) -> int:
     """Of both halves, where there are two."""
     if settings.disk_buffer:
         return settings.disk_buffer
     if name in (*SCANNING, "in-memory"):
-        return min(_SCAN_BUFFER, total_bytes // 5)
-    return min(_BLOCK_BUFFER, total_bytes // 8)
+        nbytes, share = _SCAN.get(disk_kind, _USUAL_SCAN)
+    else:
+        nbytes, share = _BLOCKS.get(disk_kind, _USUAL_BLOCKS)
+    return min(nbytes, int(share * total_bytes))
+
+
+def block_pages(pages_at_once: int, disk_kind: str, settings: Settings) -> int:
+    """B of the hybrid family: single pages by default, but where each would cost a seek, all that the buffer holds."""
+    if settings.block_pages is not None:
+        return settings.block_pages
+    return pages_at_once if disk_kind == _ONE_ARM and not settings.disk_buffer else 1
 
 
 def pinned_bytes(master: Master, total_bytes: int, left_bytes: int, settings: Settings) -> int:
@@ -77,6 +97,7 @@ class Division:
     front_rows: int  # h_R
     window_tuples: int  # h_S
     total_bytes: int
+    block_pages: int = 1  # k
 
 
 def divide(
@@ -96,7 +117,7 @@ def divide(
         left -= index_buffer_bytes(master)
     left -= index_bytes(master)
     halves = 2 if reads_ahead(name, disk_kind, settings) else 1
-    size, rows = buffer_sizes(master, disk_buffer_bytes(name, memory_bytes, settings), halves)
+    size, rows = buffer_sizes(master, disk_buffer_bytes(name, memory_bytes, disk_kind, settings), halves)
     left -= halves * (size + 8 * rows)
     pinned = front = 0
     if name == "x-hybridjoin":
@@ -122,4 +143,6 @@ def divide(
                 found="no room for a single waiting tuple",
                 hint=f"Raise memory= to at least {format_bytes(least, up=True)}.",
             )
-    return Division(max(1, size // master.page_bytes), pinned, front, window, memory_bytes)
+    at_once = max(1, size // master.page_bytes)
+    blocks = min(block_pages(at_once, disk_kind, settings), at_once)
+    return Division(at_once, pinned, front, window, memory_bytes, blocks)

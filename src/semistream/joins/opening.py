@@ -22,7 +22,7 @@ from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
 from semistream.front import FrequencyRecorder
 from semistream.joins.base import Answers, Join, JoinStats
-from semistream.joins.division import disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
+from semistream.joins.division import block_pages, disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
 from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
 from semistream.joins.hybridjoin import HybridJoin
@@ -251,7 +251,7 @@ class _Parts:
             self.shape,
             self.disk,
             self.budget,
-            disk_buffer_bytes(self.name, self.budget.total_bytes, self.settings),
+            disk_buffer_bytes(self.name, self.budget.total_bytes, self.opening.disk_kind, self.settings),
             who=self.name,
             halves=2 if reads_ahead(self.name, self.opening.disk_kind, self.settings) else 1,
         )
@@ -270,7 +270,8 @@ class _Parts:
     def _hybrid(self, waiting: Waiting) -> HybridJoin:
         if self.finder is None:
             raise AssertionError("opened for every join that looks up")
-        return HybridJoin(waiting, self.finder, self.settings.block_pages, self.settings.parallel)
+        blocks = block_pages(waiting.reader.pages_at_once, self.opening.disk_kind, self.settings)
+        return HybridJoin(waiting, self.finder, blocks, self.settings.parallel)
 
     def _behind(self, waiting: Waiting) -> Join:
         if self.name in SCANNING:

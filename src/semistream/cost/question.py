@@ -1,0 +1,145 @@
+"""What is asked of the tuner: checked, with everything decided but the settings and the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from semistream.cost.calibration import Calibration, costs_of
+from semistream.cost.case import Case, Loop
+from semistream.cost.models import MODELS, case_of, predict
+from semistream.cost.skew import check_skew, estimated_skew
+from semistream.errors import InvalidInputError
+from semistream.front.steady import PLACES
+from semistream.joins.join import string_bytes_of
+from semistream.joins.opening import heap_bytes_of
+from semistream.joins.registry import Settings, check_algorithm
+from semistream.joins.sides import JoinShape, On, shape_join
+from semistream.master import Master
+
+_PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting and what it is predicted to give."""
+
+    settings: Settings
+    memory_bytes: int
+    rate_per_s: float
+    front_share: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, with everything but the settings and the memory decided."""
+
+    algorithm: str
+    master: Master
+    shape: JoinShape
+    skew: float
+    disk_kind: str
+    costs: Calibration
+    row_heap_bytes: float
+    tuple_heap_bytes: float
+    parallel: int
+
+    def case(self, memory_bytes: int, settings: Settings) -> Case:
+        """For the models."""
+        return case_of(
+            self.algorithm,
+            self.master,
+            self.shape,
+            memory_bytes=memory_bytes,
+            settings=settings,
+            skew=self.skew,
+            disk_kind=self.disk_kind,
+            disk=self.costs.disk,
+            prices=self.costs.prices,
+            row_heap_bytes=self.row_heap_bytes,
+            tuple_heap_bytes=self.tuple_heap_bytes,
+        )
+
+    def point(self, memory_bytes: int, settings: Settings, *, small_places: int = PLACES) -> Point | None:
+        """What a setting gives; None where it does not fit."""
+        try:
+            case = replace(self.case(memory_bytes, settings), small_places=small_places)
+        except InvalidInputError:
+            return None
+        loop: Loop = predict(case)
+        return Point(settings, memory_bytes, loop.rate_per_s(case), loop.front_share)
+
+
+def ask(
+    algorithm: str,
+    master: Master,
+    *,
+    skew: float | None,
+    sample: pa.Table | pa.RecordBatch | None,
+    on: On | None,
+    columns: Sequence[str] | None,
+    disk: str,
+    parallel: int | None,
+) -> Question:
+    """Check what is asked, and find out what is not said."""
+    check_algorithm(algorithm)
+    if algorithm not in MODELS:
+        raise InvalidInputError(
+            "tuning 'auto'",
+            found="no algorithm",
+            hint="Name one, or join with algorithm='auto', which tunes itself.",
+        )
+    if not master.rows:
+        raise InvalidInputError(
+            f"tuning for {master.path}",
+            found="an empty master",
+            hint="There is nothing to tune: any setting will do.",
+        )
+    batch = _as_batch(sample)
+    schema = batch.schema if batch is not None else _typical(master)
+    shape = shape_join(
+        schema, master, on=on if on is not None or batch is not None else _own_key(master), columns=columns
+    )
+    if skew is None:
+        if batch is None:
+            raise InvalidInputError(
+                "tuning for a stream", found="neither its skew nor a sample", hint="Give skew= or sample=."
+            )
+        tuples, _ = shape.keyed(batch)
+        skew = estimated_skew(tuples.codes, master.rows)
+    costs = costs_of(master, disk)
+    return Question(
+        algorithm,
+        master,
+        shape,
+        check_skew(skew),
+        disk,
+        costs,
+        heap_bytes_of(master, shape),
+        0.0 if batch is None else string_bytes_of(shape, batch),
+        parallel if parallel is not None else usual_parallel(disk),
+    )
+
+
+def usual_parallel(disk: str) -> int:
+    """Blocks that are chosen together: one on a simulated disk, as in the papers."""
+    return Settings().parallel if disk in ("direct", "buffered") else 1
+
+
+def _as_batch(sample: pa.Table | pa.RecordBatch | None) -> pa.RecordBatch | None:
+    if isinstance(sample, pa.Table):
+        batches = sample.combine_chunks().to_batches()
+        return batches[0] if batches else None
+    return sample
+
+
+def _own_key(master: Master) -> list[str]:
+    return list(master.key)
+
+
+def _typical(master: Master) -> pa.Schema:
+    """Of a stream that nobody has shown: the key and a little more."""
+    key = [master.schema.field(name) for name in master.key]
+    return pa.schema([*key, pa.field("semistream_payload", pa.binary(_PAYLOAD_BYTES))])
