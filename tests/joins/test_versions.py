@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.errors import InvalidInputError
 from semistream.joins import Settings
+from semistream.joins.reader import index_bytes
 
 FIXED = [name for name in ss.ALGORITHMS if name != "auto"]
 
@@ -80,6 +81,40 @@ def streamed(built, changes, keys):
     for change in changes:
         change()
         yield pa.record_batch({"k": keys})
+
+
+@pytest.mark.parametrize("algorithm", ["cinlj", "chybridjoin", "cmeshjoin"])
+def test_a_master_whose_index_fills_half_the_memory_is_followed_too(algorithm, tmp_path):
+    """There is no room for two indexes: the join lets go of one version before it opens the next."""
+    rows = 8_000
+    table = pa.table({"k": range(rows), "v": range(rows), "wide": ["." * 1000] * rows})
+    built = ss.build_master(table, tmp_path / "s", key="k", page_bytes=4096)
+    memory = 2 * index_bytes(built)
+    joined = ss.join(
+        pa.RecordBatchReader.from_batches(
+            pa.schema({"k": pa.int64()}),
+            streamed(
+                built,
+                [
+                    lambda: None,
+                    lambda: built.upsert(pa.table({"k": [5], "v": [-5], "wide": [""]})),
+                    lambda: None,
+                ],
+                pa.array([5, 7, rows], pa.int64()),
+            ),
+        ),
+        built,
+        on="k",
+        columns=["v"],
+        algorithm=algorithm,
+        memory=memory,
+        versions="newest",
+        settings=Settings(disk_buffer=4096),
+    )
+    got = Counter(tuple(row.values()) for batch in joined for row in batch.to_pylist())
+    assert got == Counter({(5, 5): 1, (5, -5): 2, (7, 7): 3})
+    assert joined.stats.versions == 1
+    assert joined.stats.used_bytes <= memory
 
 
 def test_only_stale_rows_leave_the_front_stage(tmp_path):

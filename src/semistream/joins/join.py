@@ -20,7 +20,7 @@ from semistream.joins.ordered import SHARE, Ordered, number_column
 from semistream.joins.paced import PacedDriver
 from semistream.joins.paced_opening import STREAM_SHARE, check_resume, check_shedding, paced_driver
 from semistream.joins.planning import planned, retuner_for
-from semistream.joins.reader import index_bytes
+from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.master import Master
@@ -153,7 +153,7 @@ def join(
         disk,
         heap_bytes,
         settings or Settings(),
-        reserve_bytes=index_bytes(master) if versions == "newest" else 0,
+        reserve_bytes=reserve_for(master, memory_bytes) if versions == "newest" else 0,
         ordered_bytes=ordered.limit_bytes if ordered is not None else 0,
         stream_bytes=int(STREAM_SHARE * memory_bytes) if arrivals is not None else 0,
     )

@@ -31,7 +31,7 @@ from semistream.joins.inmemory import InMemoryJoin
 from semistream.joins.lookup import BatchLookUp
 from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
-from semistream.joins.reader import Loaded, MasterReader, index_bytes
+from semistream.joins.reader import Loaded, MasterReader, index_bytes, reserve_for
 from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.joins.waiting import Waiting
@@ -51,7 +51,7 @@ class Opening:
     disk_kind: str
     heap_bytes: float
     settings: Settings
-    reserve_bytes: int = 0  # left free, for the index of a larger version
+    reserve_bytes: int = 0  # left free, for the index of another version
     ordered_bytes: int = 0  # for answers that wait for their turn
     stream_bytes: int = (
         0  # for tuples that have arrived and are not offered, or are on their way to and from the store
@@ -115,6 +115,8 @@ class OpenJoin:
         name, reader = self.opening.name, self.reader
         if name in ("in-memory", "x-hybridjoin", "optimised-x-hybridjoin"):
             return False
+        if not self.opening.reserve_bytes:  # the indexes of both have no room beside each other
+            return False
         grown = index_bytes(master) - self.budget.taken["index"]
         if grown > self.budget.left_bytes or not reader.has_room_for(master):
             return False
@@ -169,9 +171,10 @@ def moved_to(opened: OpenJoin, master: Master) -> OpenJoin:
     stats = opened.join.stats
     if not opened.move_to(master):
         opened.close()
-        opening = replace(opened.opening, master=master, reserve_bytes=index_bytes(master))
-        opened.join = None  # type: ignore[assignment]  # its memory is needed
-        opened = open_join(opening, stats)
+        opened.opening = opening = replace(opened.opening, master=master)
+        opened.join = opened.reader = opened.finder = current = None  # type: ignore[assignment]  # memory that is needed
+        reserve_bytes = reserve_for(master, opening.memory_bytes)
+        opened = open_join(replace(opening, reserve_bytes=reserve_bytes), stats)
     stats.versions += 1
     return opened
 

@@ -222,6 +222,15 @@ def index_bytes(master: Master) -> int:
     return master.index.nbytes + (master.key_index.index.nbytes if master.key_index else 0)
 
 
+def reserve_for(master: Master, memory_bytes: int) -> int:
+    """Bytes left free by a join that follows a master, so that it can compare a new version with the one it has.
+
+    None where that would take more than a quarter of the memory: then it lets go of the one before it opens the other.
+    """
+    needed = index_bytes(master)
+    return needed if 4 * needed <= memory_bytes else 0
+
+
 def narrow_codes(found: LoadedPages, key: PageSource, codec: KeyCodec, codes: NDArray[np.uint64]) -> None:
     """The codes of all loaded rows, read where they lie."""
     codes.fill(0)

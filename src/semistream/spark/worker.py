@@ -24,7 +24,7 @@ from semistream.joins.driver import Driver
 from semistream.joins.frontstage import FrontStage
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import Opening, OpenJoin, moved_to, open_join
-from semistream.joins.reader import index_bytes
+from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings
 from semistream.joins.sides import JoinShape, shape_join
 from semistream.master import Master
@@ -79,7 +79,7 @@ class Step:
             self.disk,
             heap_bytes,
             self.settings,
-            reserve_bytes=index_bytes(master) if self.follows else 0,
+            reserve_bytes=reserve_for(master, self.memory_bytes) if self.follows else 0,
         )
 
 
