@@ -28,9 +28,6 @@ TUNED = (
     "cmeshjoin",
     "chybridjoin",
 )
-# Seconds of processor time beyond the 2 that are the goal: a queue as long as a large window is followed (12 and 32 s for 100 M
-# rows), and cmeshjoin took 2.3 s beside other work.
-NOT_YET_S = {"hybridjoin": 40.0, "x-hybridjoin": 90.0, "cmeshjoin": 4.0}
 FRONTED = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybridjoin")
 
 
@@ -91,12 +88,7 @@ def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(maste
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "meshjoin",
-        pytest.param("hybridjoin", marks=pytest.mark.xfail(strict=True)),  # 15 % too much
-        "x-hybridjoin",
-        "cmeshjoin",
-    ],
+    ["meshjoin", "hybridjoin", "x-hybridjoin", "cmeshjoin"],
 )
 def test_least_memory_for_a_rate_reaches_it_and_less_does_not(master, name):
     wanted = ss.tune(name, master, memory=900_000, skew=1.0, disk=DISK).rate_per_s
@@ -107,18 +99,25 @@ def test_least_memory_for_a_rate_reaches_it_and_less_does_not(master, name):
     assert less.rate_per_s < wanted
 
 
+@pytest.mark.parametrize("rows", [None, 100_000_000])
 @pytest.mark.parametrize("name", TUNED)
-def test_an_answer_takes_less_than_two_seconds_for_any_master(master, name):
+def test_an_answer_takes_less_than_two_seconds_for_any_master(master, name, rows):
     ss.tune(name, master, memory=1_000_000, skew=0.77, disk=DISK)  # kernels are compiled
-    small, large = (master, 1_000_000), (Described(master, 100_000_000), 256_000_000)
-    for asked, memory in (small, large):
+    asked, memory = (Described(master, rows), 256_000_000) if rows else (master, 1_000_000)
+    found, for_memory = timed(lambda skew: ss.tune(name, asked, memory=memory, skew=skew, disk=DISK))
+    _, for_rate = timed(lambda skew: ss.tune(name, asked, rate=0.9 * found.rate_per_s, skew=skew, disk=DISK))
+    assert for_memory < 2.0
+    assert for_rate < 2.0
+
+
+def timed(answer):
+    """The answer, and the processor time of the quicker of two: a core's other thread may be somebody else's."""
+    took = []
+    for skew in (1.01, 1.02):  # two questions, so that nothing is remembered
         began = time.process_time()
-        found = ss.tune(name, asked, memory=memory, skew=1.01, disk=DISK)
-        then = time.process_time()
-        within = NOT_YET_S.get(name, 2.0)
-        assert then - began < within
-        ss.tune(name, asked, rate=0.9 * found.rate_per_s, skew=1.02, disk=DISK)
-        assert time.process_time() - then < within
+        found = answer(skew)
+        took.append(time.process_time() - began)
+    return found, min(took)
 
 
 SEARCHED = [("meshjoin", 1.0), ("hybridjoin", 1.0)]

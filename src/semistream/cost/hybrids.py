@@ -60,12 +60,14 @@ def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0) -> 
 
 
 def finished_per_read(case: Case, blocks: Blocks, share_beside: float = 0.0) -> float:
-    """W, by the averages where they hold, or where they are enough to compare settings with."""
+    """W, by the averages where they hold."""
     window = float(case.division.window_tuples)
     time = time_in_window(blocks, window, share_beside)
-    if case.is_rough or float(blocks.chance.max()) * time < _GULP * window:
+    if float(blocks.chance.max()) * time < _GULP * window:
         return tuples_per_read(blocks, time)
-    return turnover.tuples_per_read(blocks.chance, blocks.count, int(window), share_beside)
+    return turnover.tuples_per_read(
+        blocks.chance, blocks.count, int(window), share_beside, time, rough=case.is_rough
+    )
 
 
 def _held(blocks: Blocks, time: float, share_beside: float) -> float:

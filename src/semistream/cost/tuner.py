@@ -31,7 +31,8 @@ _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin"
 _EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 2), ("little", 1): (9, 2), ("little", 2): (4, 1)}
 _ROUGH_PLACES = 1 << 8  # enough to compare settings with
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
-_NEAR_ENOUGH = 1.01  # of the least memory
+_NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
+_LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
 _KNOWN = 2.0  # between the bounds of the least memory: settings change little from there on
 _STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 1.002, 1.5, 0.2
 
@@ -135,8 +136,9 @@ def least_memory(question: Question, rate: float) -> Point:
             found=f"at most {best[0].rate_per_s:,.0f}, with {format_bytes(best[0].memory_bytes)}",
             hint="Ask for less, or for another algorithm.",
         )
-    while high / low > _NEAR_ENOUGH:
-        middle = float(np.sqrt(low * high))
+    low_rate = 0.0
+    while high / low > _NEAR_ENOUGH and best[0].rate_per_s > _NEAR_ENOUGH * rate:
+        middle = low * (high / low) ** _part(low_rate, best[0].rate_per_s, rate)
         try:  # where the memory is about known, so are the settings
             found = _search(question, int(middle), "little", best[1] if high / low < _KNOWN else None)
         except InvalidInputError:
@@ -145,8 +147,15 @@ def least_memory(question: Question, rate: float) -> Point:
         if found[0].rate_per_s >= rate:
             best, high = found, middle
         else:
-            low = middle
+            low, low_rate = middle, found[0].rate_per_s
     return _reaching(question, best[0], rate)
+
+
+def _part(below: float, above: float, rate: float) -> float:
+    """How far from the memory of the one rate to that of the other; between them the rate is about a power of the memory."""
+    if not below:
+        return 0.5
+    return float(np.clip(np.log(rate / below) / np.log(above / below), _LEAST_PART, 1 - _LEAST_PART))
 
 
 def _reaching(question: Question, found: Point, rate: float) -> Point:
