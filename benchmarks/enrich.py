@@ -48,8 +48,12 @@ LARGE = 10 * ROWS
 
 def stream_files(batch_rows: int, batches: int, keys: int) -> Path:
     """Parquet files of sales, two per micro-batch."""
-    folder = ROOT / f"sales-{keys}-{batch_rows}"
     sales = Workload(Zipf(keys, 1.0, popularity="scattered"), seed=SEED)
+    return write_stream(ROOT / f"sales-{keys}-{batch_rows}", sales, batch_rows, batches)
+
+
+def write_stream(folder: Path, sales: Workload, batch_rows: int, batches: int) -> Path:
+    """The first micro-batches of a stream, in the files that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     part = batch_rows // TASKS
     for i in range(batches * TASKS):
@@ -59,6 +63,14 @@ def stream_files(batch_rows: int, batches: int, keys: int) -> Path:
                 pa.Table.from_batches([sales.slice(i * part, (i + 1) * part)]), path.with_suffix(".aside")
             )
             path.with_suffix(".aside").rename(path)
+    return folder
+
+
+def linked(files: Path, batches: int, folder: Path) -> Path:
+    """A new folder with the files of the first micro-batches."""
+    folder.mkdir()
+    for path in sorted(files.glob("*.parquet"))[: batches * TASKS]:
+        os.link(path, folder / path.name)
     return folder
 
 
@@ -82,10 +94,7 @@ class Query:
     def __call__(self) -> float:
         """The median seconds of a micro-batch, in a query that was warmed up before."""
         with tempfile.TemporaryDirectory() as scratch:
-            source = Path(scratch, "in")
-            source.mkdir()
-            for path in sorted(self.files.glob("*.parquet"))[: (self.warm + self.turn) * TASKS]:
-                os.link(path, source / path.name)
+            source = linked(self.files, self.warm + self.turn, Path(scratch, "in"))
             stream = (
                 self.spark.readStream.schema(self.spark.read.parquet(str(self.files)).schema)
                 .option("maxFilesPerTrigger", TASKS)

@@ -10,7 +10,6 @@ from one micro-batch's end to the next one's, when as many leave as arrive.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -18,13 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import semistream as ss
 from data import ROOT, SEED, products_parquet
-from enrich import LARGE, TASKS, Query, lookup_store, session, static_join
+from enrich import LARGE, TASKS, Query, linked, lookup_store, session, static_join, write_stream
 from measure import Case, Ratio, alternate, report
 from semistream.master import Master
 from semistream.workload import Uniform, Workload
@@ -39,17 +36,8 @@ REPEATS = 3
 
 def stream_files(batches: int) -> Path:
     """Parquet files of sales that ask for every product alike, two per micro-batch."""
-    folder = ROOT / f"uniform-sales-{LARGE}-{BATCH_ROWS}"
     sales = Workload(Uniform(LARGE), seed=SEED)
-    folder.mkdir(parents=True, exist_ok=True)
-    part = BATCH_ROWS // TASKS
-    for i in range(batches * TASKS):
-        path = folder / f"{i:06d}.parquet"
-        if not path.exists():
-            rows = pa.Table.from_batches([sales.slice(i * part, (i + 1) * part)])
-            pq.write_table(rows, path.with_suffix(".aside"))
-            path.with_suffix(".aside").rename(path)
-    return folder
+    return write_stream(ROOT / f"uniform-sales-{LARGE}-{BATCH_ROWS}", sales, BATCH_ROWS, batches)
 
 
 class Patient:
@@ -69,10 +57,7 @@ class Patient:
             pages.append(batch.pages)  # type: ignore[attr-defined]
 
         with tempfile.TemporaryDirectory() as scratch:
-            source = Path(scratch, "in")
-            source.mkdir()
-            for path in sorted(self.files.glob("*.parquet"))[: (CYCLES + MEASURED) * TASKS]:
-                os.link(path, source / path.name)
+            source = linked(self.files, CYCLES + MEASURED, Path(scratch, "in"))
             file = Path(scratch, "pipeline.toml")
             file.write_text(self.description(source, Path(scratch, "state")))
             ended = ss.Pipeline.from_file(file).run(spark=self.spark, tell=tell)

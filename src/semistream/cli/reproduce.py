@@ -43,7 +43,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--grid",
         action="store_true",
-        help="instead of the claims: which algorithm wins where, over skew, misses, memory, updates and four disks (20 minutes)",
+        help="instead of the claims: which algorithm wins where, over skew, misses, memory, updates and four disks (some minutes)",
     )
     parser.add_argument("--docs", help="also write the report here, without masters and points")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on the standard output")

@@ -59,6 +59,7 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
     onwards: list[Onward] = []
     holds: list[Hold] = []
     labels: list[str] = []
+    masters: list[Master] = []
     steps: tuple[Step, ...] = ()
     frame = stream
     for conf in config.enrichments:
@@ -71,6 +72,7 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
                 "*"
             )  # what enrich() knows of the ones before is forgotten: this one stands alone
         frame, step = _enriched(before, conf, label)
+        masters.append(step.master)
         if not holds_tuples:
             steps = (*steps, step)
             continue
@@ -86,15 +88,16 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
     last = onwards[-1]
     output = pa.schema([field.with_name(name) for field, name in zip(last.schema, last.names, strict=True)])
     check_sums(config.overload, output)
-    return FlowPlan(onwards[0], stages, tuple(labels), output, Overload(config.overload), _sampling(config))
+    return FlowPlan(
+        onwards[0], stages, tuple(labels), output, Overload(config.overload), _sampling(config, masters)
+    )
 
 
-def _sampling(config: PipelineConfig) -> Sampling | None:
+def _sampling(config: PipelineConfig, masters: Sequence[Master]) -> Sampling | None:
     asked = config.overload.shedding
     if not asked.is_sampled:
         return None
-    unique = all(is_unique(open_master(conf.master)) for conf in config.enrichments)
-    return Sampling(asked.summed, asked.confidence, unique)
+    return Sampling(asked.summed, asked.confidence, all(map(is_unique, masters)))
 
 
 def _enriched(frame: DataFrame, conf: EnrichConfig, label: str) -> tuple[DataFrame, Step]:

@@ -15,9 +15,8 @@ from pathlib import Path
 _LIBRARY = "libllvmlite.so"
 _MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGE = (
-    1 << 20
-)  # arrays from here on go back when they are freed, instead of into a heap that they leave in holes
+# Arrays from here on go back when they are freed, instead of into a heap that they leave in holes.
+_LARGE = 1 << 20
 
 
 def give_back() -> None:

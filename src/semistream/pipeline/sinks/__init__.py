@@ -5,6 +5,7 @@ duckdb.py    a DuckDB table: rows and the micro-batch's number in one transactio
 parquet.py   a folder of Parquet files: one file a micro-batch, named by it
 files.py     a folder of files in another format of Spark's: a folder for each micro-batch, taken over by a rename
 spark.py     any other format, through spark.write: at least once
+marked.py    how the last two remember what they have written
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
+from semistream.pipeline.sinks.marked import unless_marked
+
 FORMATS = ("avro", "csv", "json", "orc", "text", "xml")
 
 
@@ -30,12 +32,14 @@ class FileSink:
         self, files: list[str], *, query: str, batch: int
     ) -> Literal["written", "there already", "nothing to write"]:
         """Add the rows of a micro-batch, unless they are there."""
-        if not files:
-            return "nothing to write"
-        mark = Path(files[0]).parent / ".written"
-        if mark.exists():
-            return "there already"
-        name = f"{batch:012d}-{query}"
+        done = unless_marked(files, lambda: self._move_in(files, f"{batch:012d}-{query}"))
+        if done == "written":
+            # Nothing but Spark's own marks is left; also of one that was killed here.
+            for old in self.folder.glob(f".*-{query}*"):
+                shutil.rmtree(old, ignore_errors=True)
+        return done
+
+    def _move_in(self, files: list[str], name: str) -> None:
         complete = self.folder / f".{name}"
         if not complete.exists():
             aside = self.folder / f".{name}-{uuid.uuid4().hex[:12]}.tmp"  # a JVM may outlive its driver
@@ -44,8 +48,3 @@ class FileSink:
             aside.rename(complete)
         for part in complete.glob("part-*"):
             part.rename(self.folder / f"{name}-{part.name}")
-        mark.touch()
-        # Nothing but Spark's own marks is left; also of one that was killed here.
-        for old in self.folder.glob(f".*-{query}*"):
-            shutil.rmtree(old, ignore_errors=True)
-        return "written"

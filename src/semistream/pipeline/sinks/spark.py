@@ -8,10 +8,11 @@ they are written, leaves a crash between those two moments, or within the write:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import SparkSession
+
+from semistream.pipeline.sinks.marked import unless_marked
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,9 @@ class SparkSink:
         self, files: list[str], *, query: str, batch: int
     ) -> Literal["written", "there already", "nothing to write"]:
         """Append the rows of a micro-batch, unless it is known that they are there."""
-        if not files:
-            return "nothing to write"
-        mark = Path(files[0]).parent / ".written"
-        if mark.exists():
-            return "there already"
-        writer = self.spark.read.parquet(*files).write.format(self.format).mode("append")
         known = {"txnAppId": query, "txnVersion": str(batch)}
+        return unless_marked(files, lambda: self._append(files, known))
+
+    def _append(self, files: list[str], known: dict[str, str]) -> None:
+        writer = self.spark.read.parquet(*files).write.format(self.format).mode("append")
         writer.options(**known, **self.options).save(self.path)
-        mark.touch()
-        return "written"
