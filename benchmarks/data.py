@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from semistream.master import Master, build_master, open_master
 from semistream.workload import EveryKey, retail
 
-ROOT = Path(os.environ.get("SEMISTREAM_BENCH_DIR", "artifacts"))
+ROOT = Path(os.environ.get("SEMISTREAM_BENCH_DIR", "artifacts")).resolve()
 ROWS = 10_000_000
 SEED = 1
 _FILE_ROWS = 1_000_000

@@ -34,9 +34,22 @@ def test_measured_once_and_kept(master, cache):
     assert isinstance(found.disk, MeasuredCosts)
     assert all(
         value > 0
-        for value in (found.prices.probe_s, found.prices.append_s, found.prices.remove_s, found.prices.step_s)
+        for value in (
+            found.prices.probe_s,
+            found.prices.append_s,
+            found.prices.remove_s,
+            found.prices.block_step_s,
+        )
     )
-    assert set(found.spread) == {"c_S", "c_A", "c_H", "c_O", "c_E", "step", "c_IO"}
+    assert set(found.spread) == {
+        "c_S",
+        "c_A",
+        "c_H",
+        "c_O",
+        "c_E",
+        "c_IO",
+        *(f"step of {name}" for name in ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")),
+    }
     kept = costs_of(master, "direct")
     assert (kept.prices, kept.disk) == (found.prices, found.disk)
     # More bytes take longer, and many blocks together less than one after the other.
@@ -56,8 +69,8 @@ def test_not_remembered_on_request(master, cache):
         "{",
         "[]",
         "null",
-        '{"format": 1}',
-        '{"format": 1, "prices": {}, "reads": [], "spread": {}}',
+        '{"format": 2}',
+        '{"format": 2, "prices": {}, "reads": [], "spread": {}}',
         json.dumps({"format": 99}),
     ],
 )

@@ -62,6 +62,17 @@ class TestRations:
         more = overload().ration(load, {0: 6001}, batch=0, drain=False)
         assert (more.kept, more.load.overloaded) == ({0: 6000}, True)
 
+    def test_a_quiet_stream_says_nothing_of_how_much_could_be_served(self):
+        load = Load().served(3, 0.7)  # a query that has just begun
+        burst = overload(seconds=1).ration(load, {0: 100_000}, batch=1, drain=False)
+        assert (burst.kept, burst.load.overloaded, burst.room) == (None, False, 0)
+        learnt = overload(seconds=1).ration(load.served(100_000, 2.0), {0: 200_000}, batch=2, drain=False)
+        assert learnt.load.overloaded
+        assert 50_000 <= sum(learnt.kept.values()) <= 150_000
+        # Micro-batches of a stream that is overloaded are in time because others were shed.
+        kept = learnt.load.served(50_000, 0.9)
+        assert overload(seconds=1).ration(kept, {0: 200_000}, batch=3, drain=False).kept is not None
+
     def test_a_micro_batch_has_a_cost_of_its_own(self):
         load = Load().served(1000, 6.0).served(3000, 16.0)  # a second, and a second for 200 tuples
         assert overload(seconds=10).capacity(load) == 1800

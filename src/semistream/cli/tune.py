@@ -30,7 +30,10 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("master", help="the store")
     parser.add_argument("--memory", help="the budget, such as 64MB: the best rate is looked for")
     parser.add_argument("--rate", type=float, help="tuples a second: the least memory is looked for")
-    parser.add_argument("--sample", help="a Parquet file with tuples of the stream: its skew is estimated")
+    parser.add_argument(
+        "--sample",
+        help="a Parquet file with tuples of the stream: its skew, and how many have no row, are estimated",
+    )
     parser.add_argument("--skew", type=float, help="the exponent of Zipf's law, in place of a sample")
     parser.add_argument(
         "--on", help="stream=master key columns, separated by commas; the same names by default"
@@ -174,7 +177,10 @@ def _show_calibration(found: Calibration) -> None:
         ("c_H", "probe, a master row", prices.probe_s),
         ("c_O", "put out a row", prices.output_s),
         ("c_E", "let a tuple go", prices.remove_s),
-        ("step", "an iteration, beside", prices.step_s),
+        ("step of meshjoin", "an iteration of a scan, beside", prices.scan_step_s),
+        ("step of hybridjoin", "an iteration that reads blocks, beside", prices.block_step_s),
+        ("step of inlj", "an iteration of look-ups, beside", prices.lookup_step_s),
+        ("", "what a front stage adds to an iteration", prices.front_step_s),
     )
     for name, what, seconds in rows:
         spread = found.spread.get(name)

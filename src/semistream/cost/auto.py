@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from semistream.config import format_bytes
 from semistream.cost.calibration import costs_of
+from semistream.cost.misses import Misses, estimated_misses
 from semistream.cost.question import Point, Question, usual_parallel
 from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import best_rate
@@ -24,13 +25,14 @@ def choose(opening: Opening, sample: pa.RecordBatch | None) -> Opening:
     """The best algorithm for what is to be opened, tuned."""
     if opening.settings.at_once or not opening.master.rows:  # nobody waits: a rule is enough
         return opening
-    return best_for(opening, *_skew(opening, sample))
+    misses = Misses() if sample is None else estimated_misses(opening.master, opening.shape, sample)
+    return best_for(opening, *_skew(opening, sample, misses), round(misses.share, 2))
 
 
-def best_for(opening: Opening, skew: float, known: bool) -> Opening:
-    """The best algorithm for a stream of this skew; with an algorithm named, the best settings of it."""
+def best_for(opening: Opening, skew: float, known: bool, misses: float = 0.0) -> Opening:
+    """The best algorithm for a stream of this skew and share of misses; with an algorithm named, the best settings of it."""
     candidates = _CANDIDATES if opening.algorithm == "auto" else (opening.algorithm,)
-    question = _question(opening, skew)  # once: it reads a page, and what was calibrated
+    question = _question(opening, skew, misses)  # once: it reads a page, and what was calibrated
     found: dict[str, Point] = {}
     for name in candidates:
         if _can(name, opening):
@@ -44,6 +46,8 @@ def best_for(opening: Opening, skew: float, known: bool) -> Opening:
     best, *others = sorted(found, key=lambda name: -found[name].rate_per_s)
     settings = found[best].settings
     why = [f"keys look like Zipf {skew:.2f}" if known else f"Zipf {skew:.0f} assumed"]
+    if misses:
+        why.append(f"{misses:.0%} have no row")
     if settings.disk_buffer:
         why.append(f"disk buffer {format_bytes(settings.disk_buffer)}")
     if settings.front_share is not None:
@@ -54,9 +58,9 @@ def best_for(opening: Opening, skew: float, known: bool) -> Opening:
     return replace(opening, algorithm=best, settings=settings, why="; ".join(why))
 
 
-def rate_of(opening: Opening, skew: float) -> float:
-    """What an opened join is predicted to reach on a stream of this skew."""
-    found = _question(opening, skew).point(_memory(opening), opening.settings)
+def rate_of(opening: Opening, skew: float, misses: float = 0.0) -> float:
+    """What an opened join is predicted to reach on such a stream."""
+    found = _question(opening, skew, misses).point(_memory(opening), opening.settings)
     return found.rate_per_s if found is not None else 0.0
 
 
@@ -74,17 +78,17 @@ def _memory(opening: Opening) -> int:
     return opening.memory_bytes - opening.reserve_bytes - opening.ordered_bytes - opening.stream_bytes
 
 
-def _skew(opening: Opening, sample: pa.RecordBatch | None) -> tuple[float, bool]:
+def _skew(opening: Opening, sample: pa.RecordBatch | None, misses: Misses) -> tuple[float, bool]:
     if sample is None or not opening.shape.is_keyed:
         return _USUAL_SKEW, False
     tuples, _ = opening.shape.keyed(sample)
     try:
-        return round(estimated_skew(tuples.codes, opening.master.rows), 2), True
+        return round(estimated_skew(tuples.codes, opening.master.rows, misses), 2), True
     except InvalidInputError:
         return _USUAL_SKEW, False
 
 
-def _question(opening: Opening, skew: float) -> Question:
+def _question(opening: Opening, skew: float, misses: float) -> Question:
     return Question(
         opening.name,
         opening.master,
@@ -95,4 +99,5 @@ def _question(opening: Opening, skew: float) -> Question:
         heap_bytes_of(opening.master, opening.shape),
         opening.heap_bytes,
         usual_parallel(opening.disk_kind),
+        misses,
     )

@@ -1,7 +1,7 @@
 """The factors of the models on the machine and disk at hand, measured; or those of a simulated disk.
 
 `calibrate(master)` times the operators' own steps on the master's own pages: reads of one page and of blocks, alone and many
-together (c_IO), and per tuple or row c_S, c_A, c_H, c_O, c_E, and what an iteration costs whatever it does. It takes some
+together (c_IO), and per tuple or row c_S, c_A, c_H, c_O, c_E, and what an iteration costs beside (overheads.py). It takes some
 seconds, and is kept per machine and device in the user's cache directory.
 """
 
@@ -14,15 +14,15 @@ import os
 import platform
 import tempfile
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from semistream.cost.disks import DiskCosts, MeasuredCosts, ProfileCosts
+from semistream.cost.overheads import step_seconds
 from semistream.cost.prices import PRICES, Prices, prices_of
 from semistream.errors import InvalidInputError
 from semistream.joins.join import string_bytes_of
@@ -30,7 +30,6 @@ from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.registry import Settings
 from semistream.joins.sides import shape_join
-from semistream.joins.waiting import Waiting
 from semistream.master import Master, build_master
 from semistream.master.disk import aligned_buffer
 from semistream.master.disk.profiles import PROFILES
@@ -42,8 +41,9 @@ _MOST_BYTES = 32 << 20  # of one read
 _READ_FOR_S = 0.15  # a place of the curve
 _REPEATS = 7
 _TUPLES = 1 << 16
+_STEPS = ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")
 _TEMPORARY_ROWS = 400_000
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
     with tempfile.TemporaryDirectory(prefix="semistream-calibration-") as folder:
         small = _temporary_master(Path(folder))
         reads, read_spread = _read_curve(small if master is None else master, disk)
-        prices, spread = _prices(small)
+        prices, spread = _prices(small, disk)
         found = Calibration(reads, prices, {**spread, "c_IO": read_spread}, "measured")
         if remember:
             _keep(_place(small if master is None else master, disk), found)
@@ -132,7 +132,7 @@ def _read_curve(master: Master, disk: str) -> tuple[MeasuredCosts, float]:
     return MeasuredCosts(tuple(curve)), float(np.median(spreads))
 
 
-def _prices(master: Master) -> tuple[Prices, dict[str, float]]:
+def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
     """Per tuple and row, by the operators' own steps on pages in memory."""
     stream = Workload(Uniform(2 * master.rows), seed=1)
     batches = [stream.slice(i * _TUPLES, (i + 1) * _TUPLES) for i in range(_REPEATS)]
@@ -148,7 +148,7 @@ def _prices(master: Master) -> tuple[Prices, dict[str, float]]:
         Settings(disk_buffer=8 << 20),
     )
     opened = open_join(opening)
-    taken: dict[str, list[float]] = {name: [] for name in ("c_S", "c_A", "c_H", "c_O", "c_E", "step")}
+    taken: dict[str, list[float]] = {name: [] for name in ("c_S", "c_A", "c_H", "c_O", "c_E")}
     try:
         join = opened.join
         if not isinstance(join, MeshJoin):
@@ -181,7 +181,6 @@ def _prices(master: Master) -> tuple[Prices, dict[str, float]]:
             for _ in waiting.leave(leaving, np.ones(len(leaving), dtype=np.bool_)):
                 pass
             taken["c_E"].append((perf_counter() - began) / count)
-            taken["step"].append(_idle_step(waiting, pages[:1]))
     finally:
         opened.close()
     middle = {name: float(np.median(values)) for name, values in taken.items()}
@@ -191,18 +190,18 @@ def _prices(master: Master) -> tuple[Prices, dict[str, float]]:
         remove_s=middle["c_E"],
         read_s=middle["c_S"],
         append_s=middle["c_A"],
-        step_s=middle["step"],
     )
+    steps = {name: step_seconds(name, master, shape, disk, prices) for name in _STEPS}
+    scan, fronted, block, lookup = (float(np.median(steps[name])) for name in _STEPS)
+    prices = replace(
+        prices,
+        scan_step_s=scan,
+        block_step_s=block,
+        lookup_step_s=lookup,
+        front_step_s=max(0.0, fronted - scan),
+    )
+    taken |= {f"step of {name}": values for name, values in steps.items()}
     return prices, {name: _spread(values) for name, values in taken.items()}
-
-
-def _idle_step(waiting: Waiting, page: NDArray[np.int64]) -> float:
-    """A read of one page that nobody waits for: what an iteration costs whatever it does."""
-    began = perf_counter()
-    for _ in range(20):
-        for _ in waiting.match(waiting.reader.load(page)):
-            pass
-    return (perf_counter() - began) / 20
 
 
 def _spread(values: list[float]) -> float:

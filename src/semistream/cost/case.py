@@ -29,6 +29,7 @@ class Case:
     disk: DiskCosts  # c_IO
     prices: Prices  # c_H, c_O, c_E, c_S, c_A
     overlapped: bool  # reading and joining go on side by side
+    misses: float = 0.0  # the share of tuples that have no row
     small_places: int = (
         PLACES  # of the instance that stands for a front stage: fewer are faster and less exact
     )
@@ -61,18 +62,19 @@ class Loop:
     front_share: float = 0.0  # of the tuples, answered in memory
     steps: float = 0.0  # reads that are waited for, with what each costs beside
 
-    def cpu_seconds(self, prices: Prices) -> float:
-        """All that is not reading; every tuple gives one row."""
+    def cpu_seconds(self, case: Case) -> float:
+        """All that is not reading; every tuple that has a row gives one."""
+        prices = case.prices
         return (
-            self.tuples * (prices.read_s + prices.output_s)
+            self.tuples * (prices.read_s + (1.0 - case.misses) * prices.output_s)
             + (self.probes + self.front_probes) * prices.probe_s
             + self.waited * (prices.append_s + prices.remove_s)
-            + self.steps * prices.step_s
+            + self.steps * prices.step_s(case.algorithm)
         )
 
     def seconds(self, case: Case) -> float:
         """c_loop."""
-        cpu = self.cpu_seconds(case.prices)
+        cpu = self.cpu_seconds(case)
         return max(self.io_s, cpu) if case.overlapped else self.io_s + cpu
 
     def rate_per_s(self, case: Case) -> float:

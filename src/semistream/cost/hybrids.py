@@ -15,12 +15,19 @@ leave together. T is the same for all blocks, and is found from the window being
 
     sum over blocks of q T (1 + q T / 2) / (1 + q T) = h_S          reads per tuple = sum of q / (1 + q T)          w = 1 / that
 
+Tuples that have no row are nobody's match: each leaves when it has become the oldest and its page was read for it, a read of its own,
+with which all leave who wait for rows of that block. So a block may be read before the T of its oldest is up. With misses m, of
+which r = m / blocks come to one block, who waits there waits W on average, min(T, until the next such read):
+
+    W = (1 - exp(-r T)) / r          reads per tuple = m + sum of q exp(-r T) / (1 + q W)
+
 Where one block alone has a good part of the waiting tuples, T is not the same for all, since that block's leaving lets so many in
 at once; then the queue itself is followed (memory/turnover.py).
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from semistream.cost.case import Case, Loop
@@ -29,31 +36,51 @@ from semistream.memory import turnover
 
 _HALVINGS = 200
 _NOTHING = 1e-12  # of the stream
+_FEW = 1e-6  # misses that come to a block meanwhile: as if none did
 _GULP = 0.15  # of the window, leaving at once: from there on the queue is followed
 
 
-def waiting(blocks: Blocks, time: float) -> float:
+def waiting(blocks: Blocks, time: float, misses: float = 0.0) -> float:
     """Tuples that wait on average when the oldest has waited for `time`."""
-    asked = blocks.chance * time
-    return float(blocks.count @ (asked * (1 + asked / 2) / (1 + asked)))
+    asked = (1 - misses) * blocks.chance
+    wait, square, _ = _waits(blocks, time, misses)
+    return misses * time + float(blocks.count @ (asked * (wait + asked * square / 2) / (1 + asked * wait)))
 
 
-def tuples_per_read(blocks: Blocks, time: float) -> float:
+def tuples_per_read(blocks: Blocks, time: float, misses: float = 0.0) -> float:
     """w: tuples that arrive, and so are finished, per block read."""
-    return 1.0 / float(blocks.count @ (blocks.chance / (1 + blocks.chance * time)))
+    asked = (1 - misses) * blocks.chance
+    wait, _, undisturbed = _waits(blocks, time, misses)
+    return 1.0 / (misses + float(blocks.count @ (undisturbed * asked / (1 + asked * wait))))
 
 
-def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0) -> float:
+def _waits(blocks: Blocks, time: float, misses: float) -> tuple[float, float, float]:
+    """How long the first who asks for a block waits, on average and squared; and the chance that nobody's miss reads it before."""
+    if not misses:
+        return time, time * time, 1.0
+    rate = misses / float(blocks.count.sum())
+    undisturbed = math.exp(-rate * time)
+    if rate * time < _FEW:
+        return time, time * time, undisturbed
+    return (
+        (1 - undisturbed) / rate,
+        2 / rate**2 * (1 - undisturbed * (1 + rate * time)),
+        undisturbed,
+    )
+
+
+def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0, misses: float = 0.0) -> float:
     """T, in tuples, for a window of so many.
 
     `share_beside` of the stream enters the window too, but leaves at the end of the iteration: X-HYBRIDJOIN's pinned rows.
     """
     low, high = 0.0, 1.0
-    while _held(blocks, high, share_beside) < window and high < 1e18:
+    while _held(blocks, high, share_beside, misses) < window and high < 1e18:
         high *= 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _held(blocks, middle, share_beside) < window else (low, middle)
+        below = _held(blocks, middle, share_beside, misses) < window
+        low, high = (middle, high) if below else (low, middle)
         if high - low < 1e-9 * high:
             break
     return (low + high) / 2
@@ -62,17 +89,17 @@ def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0) -> 
 def finished_per_read(case: Case, blocks: Blocks, share_beside: float = 0.0) -> float:
     """W, by the averages where they hold."""
     window = float(case.division.window_tuples)
-    time = time_in_window(blocks, window, share_beside)
-    if float(blocks.chance.max()) * time < _GULP * window:
-        return tuples_per_read(blocks, time)
+    time = time_in_window(blocks, window, share_beside, case.misses)
+    if case.misses or float(blocks.chance.max()) * time < _GULP * window:
+        return tuples_per_read(blocks, time, case.misses)
     return turnover.tuples_per_read(
         blocks.chance, blocks.count, int(window), share_beside, time, rough=case.is_rough
     )
 
 
-def _held(blocks: Blocks, time: float, share_beside: float) -> float:
-    beside = share_beside * tuples_per_read(blocks, time) if share_beside else 0.0
-    return waiting(blocks, time) + beside
+def _held(blocks: Blocks, time: float, share_beside: float, misses: float) -> float:
+    beside = share_beside * tuples_per_read(blocks, time, misses) if share_beside else 0.0
+    return waiting(blocks, time, misses) + beside
 
 
 def blocks_of(case: Case, skip_rows: float = 0.0) -> Blocks:
@@ -117,7 +144,8 @@ def x_hybrid(case: Case) -> Loop:
     share = (
         case.ranks.top(pinned_rows) if case.layout == "frequency" else pinned_rows / max(case.master_rows, 1)
     )
-    if blocks.total <= _NOTHING:  # all of the master is pinned
+    share *= 1.0 - case.misses
+    if blocks.total <= _NOTHING and not case.misses:  # all of the master is pinned
         tuples = float(case.division.window_tuples)
         return Loop(tuples=tuples, io_s=0.0, probes=pinned_rows, waited=tuples, front_share=1.0)
     tuples = finished_per_read(case, blocks, share)
@@ -141,10 +169,11 @@ def optimised(case: Case) -> Loop:
 
 
 def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
-    if blocks.total <= _NOTHING:  # all of the master is in memory
+    if blocks.total <= _NOTHING and not case.misses:  # all of the master is in memory
         return Loop(tuples=1.0, io_s=0.0, front_probes=1.0, front_share=1.0)
     tuples = finished_per_read(case, blocks)
-    return iteration(case, tuples, blocks.total, front_probes=front_probes)
+    waiting_share = case.misses + (1.0 - case.misses) * blocks.total
+    return iteration(case, tuples, waiting_share, front_probes=front_probes)
 
 
 def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: bool) -> Loop:

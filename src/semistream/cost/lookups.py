@@ -1,6 +1,6 @@
 """INLJ and in-memory, which the papers give no formula for.
 
-    INLJ        per tuple: c_IO(1) + c_S + c_A + c_H + c_O + c_E
+    INLJ        per tuple: c_IO(1) + c_S + c_A + (1 + d_T) c_H + c_O + c_E          d_T: rows of a page, each compared with it
     in-memory   per tuple: c_S + c_H + c_O
 
 Pages are read one a tuple, though as many together as the disk buffer holds.
@@ -25,7 +25,7 @@ def inlj(case: Case, *, waiting_share: float = 1.0, front_probes: bool = False) 
     return Loop(
         tuples=1.0,
         io_s=waiting_share * page_s(case),
-        probes=waiting_share,
+        probes=waiting_share * (1.0 + case.page_rows),
         front_probes=1.0 if front_probes else 0.0,
         waited=waiting_share,
         front_share=1.0 - waiting_share,

@@ -45,6 +45,7 @@ def case_of(
     prices: Prices,
     row_heap_bytes: float = 0.0,
     tuple_heap_bytes: float = 0.0,
+    misses: float = 0.0,
 ) -> Case:
     """What `open_join` would make, as a case for the models."""
     division = divide(
@@ -72,4 +73,5 @@ def case_of(
         disk=disk,
         prices=prices,
         overlapped=reads_ahead(algorithm, disk_kind, settings),
+        misses=misses,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semistream.joins.base import JoinStats
+from semistream.joins.registry import SCANNING
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,10 @@ class Prices:
         remove_s: c_E, one tuple taken out of window and queue.
         read_s: c_S, one tuple read from the stream.
         append_s: c_A, one tuple put into window and queue.
-        step_s: What an iteration costs whatever it does; the papers have none, nor has the virtual clock.
+        scan_step_s: What an iteration costs whatever it does, in a scan; the papers have none, nor has the virtual clock.
+        block_step_s: The same, where the oldest tuples choose blocks.
+        lookup_step_s: And where every tuple has a page of its own.
+        front_step_s: What a front stage adds to an iteration.
     """
 
     probe_s: float
@@ -30,7 +34,17 @@ class Prices:
     remove_s: float
     read_s: float
     append_s: float
-    step_s: float = 0.0
+    scan_step_s: float = 0.0
+    block_step_s: float = 0.0
+    lookup_step_s: float = 0.0
+    front_step_s: float = 0.0
+
+    def step_s(self, algorithm: str) -> float:
+        """Of one iteration of an algorithm."""
+        front = self.front_step_s if algorithm in ("cinlj", "cmeshjoin", "chybridjoin") else 0.0
+        if algorithm in SCANNING:
+            return self.scan_step_s + front
+        return (self.lookup_step_s if algorithm in ("inlj", "cinlj") else self.block_step_s) + front
 
 
 # A 3 GHz Pentium 4 reaches memory in about 0.12 us. A probe of a table far larger than its 1 MiB cache misses once or twice
@@ -40,7 +54,14 @@ PRICES = {
     "hdd-2007": Prices(probe_s=0.3e-6, output_s=0.4e-6, remove_s=0.4e-6, read_s=0.1e-6, append_s=0.4e-6),
     # Two cores of a cloud machine of 2024, by `semistream calibrate`; what is used until somebody calibrates.
     "default": Prices(
-        probe_s=30e-9, output_s=150e-9, remove_s=40e-9, read_s=10e-9, append_s=80e-9, step_s=0.4e-3
+        probe_s=30e-9,
+        output_s=150e-9,
+        remove_s=40e-9,
+        read_s=10e-9,
+        append_s=80e-9,
+        scan_step_s=0.4e-3,
+        block_step_s=0.4e-3,
+        lookup_step_s=0.4e-3,
     ),
 }
 

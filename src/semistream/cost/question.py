@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.cost.calibration import Calibration, costs_of
 from semistream.cost.case import Case, Loop
+from semistream.cost.misses import Misses, check_misses, estimated_misses
 from semistream.cost.models import MODELS, case_of, predict
 from semistream.cost.skew import check_skew, estimated_skew
 from semistream.errors import InvalidInputError
@@ -45,6 +46,7 @@ class Question:
     row_heap_bytes: float
     tuple_heap_bytes: float
     parallel: int
+    misses: float = 0.0  # the share of tuples that have no row
 
     def case(self, memory_bytes: int, settings: Settings) -> Case:
         """For the models."""
@@ -60,6 +62,7 @@ class Question:
             prices=self.costs.prices,
             row_heap_bytes=self.row_heap_bytes,
             tuple_heap_bytes=self.tuple_heap_bytes,
+            misses=self.misses,
         )
 
     def point(self, memory_bytes: int, settings: Settings, *, small_places: int = PLACES) -> Point | None:
@@ -77,6 +80,7 @@ def ask(
     master: Master,
     *,
     skew: float | None,
+    misses: float | None,
     sample: pa.Table | pa.RecordBatch | None,
     on: On | None,
     columns: Sequence[str] | None,
@@ -102,13 +106,14 @@ def ask(
     shape = shape_join(
         schema, master, on=on if on is not None or batch is not None else _own_key(master), columns=columns
     )
+    seen = Misses() if batch is None else estimated_misses(master, shape, batch)
     if skew is None:
         if batch is None:
             raise InvalidInputError(
                 "tuning for a stream", found="neither its skew nor a sample", hint="Give skew= or sample=."
             )
         tuples, _ = shape.keyed(batch)
-        skew = estimated_skew(tuples.codes, master.rows)
+        skew = estimated_skew(tuples.codes, master.rows, seen)
     costs = costs_of(master, disk)
     return Question(
         algorithm,
@@ -120,6 +125,7 @@ def ask(
         heap_bytes_of(master, shape),
         0.0 if batch is None else string_bytes_of(shape, batch),
         parallel if parallel is not None else usual_parallel(disk),
+        check_misses(seen.share if misses is None else misses),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from semistream.cost.misses import Misses
 from semistream.errors import InvalidInputError
 
 MOST = 2.0
@@ -25,11 +26,11 @@ def check_skew(skew: float) -> float:
     return float(skew)
 
 
-def estimated_skew(codes: NDArray[np.uint64], master_rows: int) -> float:
+def estimated_skew(codes: NDArray[np.uint64], master_rows: int, misses: Misses | None = None) -> float:
     """The exponent for which so many tuples would ask for so many distinct keys.
 
     The number of distinct keys is the one statistic of a sample that needs no ranks, which a sample does not show: they
-    fall steadily as skew grows.
+    fall steadily as skew grows. Tuples that have no row say nothing of it.
     """
     if len(codes) < _LEAST_SAMPLE or master_rows < 2:
         raise InvalidInputError(
@@ -37,13 +38,15 @@ def estimated_skew(codes: NDArray[np.uint64], master_rows: int) -> float:
             found=f"a sample of {len(codes):,} tuples for a master of {master_rows:,} rows",
             hint=f"Give at least {_LEAST_SAMPLE} tuples, or skew= itself.",
         )
-    distinct = float(len(np.unique(codes)))
+    tuples, distinct = len(codes), float(len(np.unique(codes)))
+    if misses is not None:
+        distinct -= misses.keys * tuples
+        tuples -= round(misses.share * tuples)
     low, high = 0.0, MOST
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if expected_distinct(len(codes), master_rows, middle) > distinct else (low, middle)
-        )
+        more = expected_distinct(tuples, master_rows, middle) > distinct
+        low, high = (middle, high) if more else (low, middle)
     return (low + high) / 2
 
 

@@ -66,6 +66,7 @@ def tune(
     memory: int | str | None = None,
     rate: float | None = None,
     skew: float | None = None,
+    misses: float | None = None,
     sample: pa.Table | pa.RecordBatch | None = None,
     on: On | None = None,
     columns: Sequence[str] | None = None,
@@ -80,6 +81,7 @@ def tune(
         memory: The budget; the best rate is looked for.
         rate: Tuples a second; the least memory is looked for.
         skew: The exponent of Zipf's law that the stream's keys follow; estimated from `sample` where it is None.
+        misses: The share of tuples that have no row; estimated from `sample` where it is None, or 0 without one.
         sample: Some tuples of the stream; they also tell how much memory one takes.
         on: As in `join`; the master's key by default.
         columns: As in `join`.
@@ -90,7 +92,15 @@ def tune(
         The parameters, the predicted rate and the curve around the optimum.
     """
     question = ask(
-        algorithm, master, skew=skew, sample=sample, on=on, columns=columns, disk=disk, parallel=parallel
+        algorithm,
+        master,
+        skew=skew,
+        misses=misses,
+        sample=sample,
+        on=on,
+        columns=columns,
+        disk=disk,
+        parallel=parallel,
     )
     if (memory is None) == (rate is None):
         raise InvalidInputError(

@@ -48,7 +48,13 @@ def scaled_profile(disk: str, latency_factor: float) -> DiskProfile:
 def scaled_prices(disk: str, scale: float) -> Prices:
     """The processor's work; what an iteration costs shrinks as an access does."""
     prices = prices_of(disk)
-    return replace(prices, step_s=scale * prices.step_s)
+    return replace(
+        prices,
+        scan_step_s=scale * prices.scan_step_s,
+        block_step_s=scale * prices.block_step_s,
+        lookup_step_s=scale * prices.lookup_step_s,
+        front_step_s=scale * prices.front_step_s,
+    )
 
 
 def seconds_on(disk: str, counted: Measured, case: Case) -> float:
@@ -73,7 +79,8 @@ def seconds_on(disk: str, counted: Measured, case: Case) -> float:
         admitted=counted.admitted,
         rows=counted.rows,
     )
-    return float(counted_seconds(done, reading, prices)) + counted.advances * prices.step_s
+    steps = counted.advances * prices.step_s(case.algorithm)
+    return float(counted_seconds(done, reading, prices)) + steps
 
 
 def disk_seconds(read: DiskStats, disk: str, *, latency_factor: float) -> float:
@@ -144,4 +151,5 @@ def _question(case: Case, master: Master, first: pa.RecordBatch) -> Question | N
         heap_bytes_of(master, shape),
         string_bytes_of(shape, first),
         1,
+        case.stream.misses,
     )

@@ -101,6 +101,8 @@ class Overload:
         )
         if drain:
             return Ration(load, asked.strategy, asked.fate, room=capacity)
+        if not load.overloaded and self._was_in_time(load):
+            return Ration(load, asked.strategy, asked.fate, max(0, capacity - total))
         excess = detector.look(total, capacity)
         load = replace(
             load, overloaded=detector.overloaded, overloads=detector.overloads, quiet=detector.quiet
@@ -113,6 +115,14 @@ class Overload:
             return Ration(load, asked.strategy, asked.fate, room, share, seed=asked.seed + batch)
         kept = _divided(total - excess, arrived)
         return Ration(load, asked.strategy, asked.fate, room, 1 - excess / total, kept)
+
+    def _was_in_time(self, load: Load) -> bool:
+        """Whether no recent micro-batch took all of its time: of a stream that has been quiet nobody knows how much could be served.
+
+        The first micro-batch of a burst is then taken in whole, and tells.
+        """
+        time = self.config.batch_time.total_seconds()
+        return not self.config.batch_limit and all(seconds < time for _, seconds in load.recent)
 
 
 def come_back(
