@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.cost.simulated import DISK, ON, master_of, stream_of
@@ -14,6 +16,7 @@ from semistream.cost import retuning
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.registry import Settings
 from semistream.joins.sides import shape_join
+from semistream.shedding import Timed
 
 ROWS = 20_000
 
@@ -61,5 +64,78 @@ def test_one_look_at_another_skew_is_not_enough(master):
         seen += [retuner(opened, batch) for batch in batches(1.5, 4)]  # one look
         seen += [retuner(opened, batch) for batch in batches(0.0, 40)]
         assert seen == [None] * len(seen)
+    finally:
+        opened.close()
+
+
+@dataclass
+class Phases:
+    """So many tuples at so many a second, then others."""
+
+    phases: tuple[tuple[int, float], ...]
+
+    @property
+    def rate(self):
+        return sum(count for count, _ in self.phases) / sum(count / rate for count, rate in self.phases)
+
+    def times(self, start, stop, *, seed):  # noqa: ARG002
+        counts, rates = np.array(self.phases).T
+        ends = np.concatenate([[0.0], np.cumsum(counts)])
+        return np.interp(
+            np.arange(start + 1.0, stop + 1.0), ends, np.concatenate([[0.0], np.cumsum(counts / rates)])
+        )
+
+    def arrived_by(self, seconds, *, seed):  # noqa: ARG002
+        counts, rates = np.array(self.phases).T
+        passed = np.concatenate([[0.0], np.cumsum(counts / rates)])
+        return int(np.interp(seconds, passed, np.concatenate([[0.0], np.cumsum(counts)])))
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "chybridjoin"])
+def test_a_slow_stream_is_served_with_less_memory_and_a_fast_one_with_all(master, algorithm):
+    """MESH 3.3: the rate of arrival is watched, and served with the least memory."""
+    memory, disk = 600_000, "ssd-sata"
+    best = ss.tune(algorithm, master, memory=memory * 7 // 8, skew=0.5, disk=disk).rate_per_s
+    phases = Phases(((200_000, 0.7 * best), (200_000, 0.1 * best), (200_000, 0.7 * best)))
+    tuples = sum(count for count, _ in phases.phases)
+    stream = list(itertools.islice(stream_of(ROWS, 0.5), -(-tuples // 2048)))
+    joined = None
+    clock = Timed(phases, now=lambda: joined.stats.disk_seconds, rows=tuples)
+    joined = ss.join(
+        iter(pa.Table.from_batches(stream).slice(0, tuples).to_batches(max_chunksize=2048)),
+        master,
+        on=ON,
+        memory=memory,
+        disk=disk,
+        algorithm=algorithm,
+        arrivals=clock,
+        tuning="dynamic",
+    )
+    keys, used = Counter(), []
+    for batch in joined:
+        keys.update(batch.column("product_id").to_pylist())
+        used.append((joined.stats.tuples, joined.stats.used_bytes))
+        assert joined.stats.used_bytes <= joined.stats.budget_bytes <= memory
+    came = Counter(pa.Table.from_batches(stream).slice(0, tuples).column("product_id").to_pylist())
+    assert keys == came
+    first, slow, last = (
+        max(taken for at, taken in used if low < at <= high)
+        for low, high in ((100_000, 200_000), (330_000, 400_000), (530_000, 600_000))
+    )
+    assert slow < 0.6 * first
+    assert last > 1.5 * slow
+    assert 2 <= joined.stats.retuned <= 4
+
+
+def test_a_steady_stream_is_left_alone(master):
+    shape = shape_join(batches(0.0, 1)[0].schema, master, on=ON)
+    opening = Opening("meshjoin", master, shape, 300_000, DISK, 0.0, Settings(parallel=1))
+    opened = open_join(opening)
+    try:
+        retuner = retuning.RateRetuner(opening)
+        seen = [retuner(opened, 40_000 * i, float(i)) for i in range(3)]
+        assert sum(each is not None for each in seen) <= 1  # it is tuned for that rate, once
+        jumping = [40_000 * 3 + sum((44_000, 38_000)[j % 2] for j in range(i)) for i in range(20)]
+        assert [retuner(opened, arrived, 3.0 + i) for i, arrived in enumerate(jumping)] == [None] * 20
     finally:
         opened.close()

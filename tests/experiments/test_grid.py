@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -114,9 +115,8 @@ def test_other_disks_are_priced_by_hand():
 def test_settings_are_asked_for_once_and_kept(tmp_path, monkeypatch):
     cell = next(iter(cells("nvme")))
     plan = Plan.of(cell, "hybridjoin", Runner(tmp_path, scale_named("small")))
-    assert plan == Plan.of(
-        replace(cell, updates=0.5, misses=0.9), "hybridjoin", Runner(tmp_path, scale_named("small"))
-    )
+    assert plan == Plan.of(replace(cell, updates=0.5), "hybridjoin", Runner(tmp_path, scale_named("small")))
+    assert plan != Plan.of(replace(cell, misses=0.9), "hybridjoin", Runner(tmp_path, scale_named("small")))
     first = plan.answer()
     monkeypatch.setattr(Plan, "_asked", lambda _: pytest.fail("asked again"))
     assert plan.answer() == first
@@ -159,6 +159,17 @@ def test_the_grid_stays_when_the_claims_are_rerun(tmp_path):
     assert json.loads(before["summary.json"])["disks"].keys() == set(DISKS)
     assert all(sentence in (tmp_path / "README.md").read_text() for sentence in kept.disks.values())
     assert report.count("<svg") == 1 + len(DISKS)
+    # And a rerun of the grid brings the claims' report up to date.
+    write_grid(contests({"auto": 2.0}), {"seed": 1}, tmp_path)
+    renewed = KeptGrid.find(tmp_path)
+    assert renewed is not None
+    assert renewed.disks != kept.disks
+    for name in ("README.md", "report.html"):
+        text = html.unescape((tmp_path / name).read_text())
+        assert all(sentence in text for sentence in renewed.disks.values())
+        assert not any(
+            sentence in text for sentence in kept.disks.values() if sentence not in renewed.disks.values()
+        )
     assert not re.search(r"""(src|href)\s*=\s*["'](https?:)?//""", report)
 
 

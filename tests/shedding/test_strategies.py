@@ -262,7 +262,6 @@ def arrival_clock() -> Timed:
         ({"shed_to": "x"}, "Choose one of considering, upfront, random"),
         ({"arrivals": arrival_clock(), "order": "stream"}, 'Use order="any"'),
         ({"arrivals": arrival_clock(), "versions": "newest"}, 'Use versions="pinned"'),
-        ({"arrivals": arrival_clock(), "tuning": "dynamic"}, 'Use tuning="once"'),
         (
             {"shedding": Shedding("random", fate="dropped", sum_of="w"), "arrivals": arrival_clock()},
             "no numbers called 'w'",

@@ -11,12 +11,12 @@ from semistream.cost.calibration import costs_of
 from semistream.cost.misses import Misses, estimated_misses
 from semistream.cost.question import Point, Question, usual_parallel
 from semistream.cost.skew import estimated_skew
-from semistream.cost.tuner import best_rate
+from semistream.cost.tuner import best_rate, least_memory
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening, heap_bytes_of
 from semistream.joins.registry import SCANNING
 
-_USUAL_SKEW = 1.0  # of sales and clicks: until there are tuples enough to tell
+USUAL_SKEW = 1.0  # of sales and clicks: until there are tuples enough to tell
 _CANDIDATES = ("chybridjoin", "cmeshjoin", "hybridjoin", "meshjoin", "optimised-x-hybridjoin", "x-hybridjoin")
 _BY_FREQUENCY = ("optimised-x-hybridjoin", "x-hybridjoin")
 
@@ -58,6 +58,24 @@ def best_for(opening: Opening, skew: float, known: bool, misses: float = 0.0) ->
     return replace(opening, algorithm=best, settings=settings, why="; ".join(why))
 
 
+def least_for(opening: Opening, skew: float, misses: float, rate: float) -> Opening:
+    """The same algorithm with the least memory that reaches a rate; with all of it where none does."""
+    question, most = _question(opening, skew, misses), _memory(opening)
+    try:
+        found = least_memory(question, rate)
+    except InvalidInputError:
+        found = best_rate(question, most, effort="little")
+    if found.memory_bytes > most:
+        found = best_rate(question, most, effort="little")
+    beside = opening.memory_bytes - most
+    return replace(
+        opening,
+        memory_bytes=min(opening.memory_bytes, found.memory_bytes + beside),
+        settings=found.settings,
+        why=f"for {rate:,.0f} tuples/s",
+    )
+
+
 def rate_of(opening: Opening, skew: float, misses: float = 0.0) -> float:
     """What an opened join is predicted to reach on such a stream."""
     found = _question(opening, skew, misses).point(_memory(opening), opening.settings)
@@ -80,12 +98,12 @@ def _memory(opening: Opening) -> int:
 
 def _skew(opening: Opening, sample: pa.RecordBatch | None, misses: Misses) -> tuple[float, bool]:
     if sample is None or not opening.shape.is_keyed:
-        return _USUAL_SKEW, False
+        return USUAL_SKEW, False
     tuples, _ = opening.shape.keyed(sample)
     try:
         return round(estimated_skew(tuples.codes, opening.master.rows, misses), 2), True
     except InvalidInputError:
-        return _USUAL_SKEW, False
+        return USUAL_SKEW, False
 
 
 def _question(opening: Opening, skew: float, misses: float) -> Question:

@@ -4,8 +4,9 @@ The keys of the last tuples are looked at now and then, and how many of the answ
 one that the join was tuned for, twice in a row, and the models promise a tenth more tuples a second, who waits is answered and the join goes on with other settings, or as
 another algorithm.
 
-Where we deviate: the paper would follow the rate of arrival. A join that takes tuples from an iterator cannot tell a slow
-stream from its own slowness, and would make itself slower and slower; so w and b, which may be changed at any time, are left alone.
+Where arrival times are known (`arrivals=`) it is the rate of arrival that is followed, as in the paper: to serve it with the least
+memory, and all that there is when more arrives. A join that takes tuples from an iterator cannot tell a slow stream from its own
+slowness, and would make itself slower and slower.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semistream.cost.auto import best_for, rate_of
+from semistream.cost.auto import USUAL_SKEW, best_for, least_for, rate_of
 from semistream.cost.misses import Misses
 from semistream.cost.skew import estimated_skew
 from semistream.errors import InvalidInputError
@@ -29,6 +30,10 @@ _MISSES_DRIFT = 0.1  # of the tuples
 _MOST_MISSES = 0.99
 _TWICE = 2  # looks in a row
 _GAIN = 1.1  # a change costs a drained window: it must be worth that
+_LOOK_AT_RATE = 1 << 15  # arrivals
+_HEADROOM = 1.25  # over what arrives
+_FEWER, _MORE = 0.6, 1.15  # of the rate that the join is tuned for: between these it is the same
+_WORTH = 0.8  # of the memory, that less memory must be at most
 
 
 @dataclass
@@ -56,11 +61,9 @@ class Retuner:
         return self._look(opened, codes)
 
     def _look(self, opened: OpenJoin, codes: NDArray[np.uint64]) -> Opening | None:
-        misses = self._misses(opened)
-        # Which of the keys have no row is not known: they are taken to repeat as the others do.
-        theirs = Misses(misses, misses * len(np.unique(codes)) / max(len(codes), 1))
+        misses, self.counted = _misses(opened, self.counted, self.misses)
         try:
-            skew = estimated_skew(codes, opened.opening.master.rows, theirs)
+            skew = _skew(codes, opened.opening, misses)
         except InvalidInputError:  # too few tuples to tell, or an empty master
             return None
         if self.skew is None:
@@ -76,9 +79,68 @@ class Retuner:
         opened.join.stats.retuned += 1
         return better
 
-    def _misses(self, opened: OpenJoin) -> float:
-        """The share of those answered since the last look that had no row."""
-        now = opened.join.stats.answered, opened.join.stats.misses
-        answered, missed = (after - before for after, before in zip(now, self.counted, strict=True))
-        self.counted = now
-        return min(missed / answered, _MOST_MISSES) if answered > 0 else self.misses
+
+@dataclass
+class RateRetuner:
+    """Sees how many have arrived by when, after every iteration of a join whose stream has arrival times."""
+
+    asked: Opening  # with all the memory that there is
+    rate: float | None = None  # of arrival, that the join is tuned for
+    drifted: int = 0  # looks in a row
+    last: tuple[int, float] | None = None  # arrived, and seconds, at the last look
+    counted: tuple[int, int] = (0, 0)  # answered, and without a row, up to the last change
+    sample: NDArray[np.uint64] | None = None
+
+    def saw(self, batch: pa.RecordBatch) -> None:
+        """Keep some keys of what arrives."""
+        if self.sample is None and self.asked.shape.is_keyed and len(batch):
+            self.sample = self.asked.shape.keyed(batch)[0].codes[:_SAMPLE].copy()
+
+    def __call__(self, opened: OpenJoin, arrived: int, seconds: float) -> Opening | None:
+        """What is to be opened in place of the join; None to go on."""
+        if self.last is None:
+            self.last = arrived, seconds
+            return None
+        tuples, passed = arrived - self.last[0], seconds - self.last[1]
+        if tuples < _LOOK_AT_RATE or passed <= 0.0:
+            return None
+        self.last = arrived, seconds
+        return self._look(opened, tuples / passed)
+
+    def _look(self, opened: OpenJoin, rate: float) -> Opening | None:
+        same = self.rate is not None and _FEWER * self.rate <= rate <= _MORE * self.rate
+        self.drifted = 0 if same else self.drifted + 1
+        if self.drifted < _TWICE:
+            return None
+        self.drifted, self.rate = 0, rate
+        skew, misses = self._stream(opened)
+        better = least_for(self.asked, skew, misses, _HEADROOM * rate)
+        now = opened.opening.memory_bytes
+        if _WORTH * now < better.memory_bytes <= now:
+            return None
+        opened.join.stats.retuned += 1
+        return better
+
+    def _stream(self, opened: OpenJoin) -> tuple[float, float]:
+        """The skew, as far as a sample tells, and the share of misses."""
+        misses, self.counted = _misses(opened, self.counted, 0.0)
+        codes, self.sample = self.sample, None
+        if codes is None:
+            return USUAL_SKEW, misses
+        try:
+            return _skew(codes, self.asked, misses), misses
+        except InvalidInputError:
+            return USUAL_SKEW, misses
+
+
+def _skew(codes: NDArray[np.uint64], opening: Opening, misses: float) -> float:
+    """Which of the keys have no row is not known: they are taken to repeat as the others do."""
+    theirs = Misses(misses, misses * len(np.unique(codes)) / max(len(codes), 1))
+    return estimated_skew(codes, opening.master.rows, theirs)
+
+
+def _misses(opened: OpenJoin, before: tuple[int, int], otherwise: float) -> tuple[float, tuple[int, int]]:
+    """The share of those answered since then that had no row; and what is answered now."""
+    now = opened.join.stats.answered, opened.join.stats.misses
+    answered, missed = (after - then for after, then in zip(now, before, strict=True))
+    return (min(missed / answered, _MOST_MISSES) if answered > 0 else otherwise), now

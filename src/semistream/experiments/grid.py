@@ -133,9 +133,8 @@ class Plan:
 
     @staticmethod
     def of(cell: Cell, algorithm: str, runner: Runner) -> Plan:
-        """Nobody knows beforehand how the master will change, nor do the models know of misses; auto sees them in its sample."""
-        known = replace(cell, updates=0.0, misses=cell.misses if algorithm == "auto" else 0.0)
-        return Plan(known, algorithm, runner.out, runner.seed)
+        """Nobody knows beforehand how the master will change. The tuner is told of misses, which auto sees in its sample."""
+        return Plan(replace(cell, updates=0.0), algorithm, runner.out, runner.seed)
 
     @property
     def path(self) -> Path:

@@ -101,7 +101,8 @@ def _text(cell: object) -> str:
 
 
 def write_grid(contests: Sequence[Contest], manifest: Mapping[str, object], out: Path) -> Path:
-    """Everything below `out`/grid; the page in Markdown is what is given back."""
+    """Everything below `out`/grid; the page in Markdown is what is given back. A claims' report beside it is brought up to date."""
+    before = KeptGrid.shown(out)
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "grid.csv").write_text(as_csv(contests), newline="")
@@ -117,6 +118,10 @@ def write_grid(contests: Sequence[Contest], manifest: Mapping[str, object], out:
     )
     page = folder / "README.md"
     page.write_text(_page(said))
+    for name, section in KeptGrid.shown(out).items():
+        report = out / name
+        if name in before and report.exists():
+            report.write_text(report.read_text().replace(before[name], section))
     return page
 
 
@@ -148,6 +153,12 @@ class KeptGrid:
             return None
         kept = json.loads(path.read_text())
         return KeptGrid(kept["about"], kept["disks"], path.parent)
+
+    @staticmethod
+    def shown(out: Path) -> dict[str, str]:
+        """What the claims' report says of it, by file; nothing where there is none."""
+        found = KeptGrid.find(out)
+        return {} if found is None else {"README.md": found.as_markdown(), "report.html": found.as_html()}
 
     def as_markdown(self) -> str:
         """A section of the page."""

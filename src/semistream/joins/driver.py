@@ -162,10 +162,13 @@ class Driver:
         self.opened = moved_to(self.opened, newest)
 
     def _retune(self, retune: Retune, batch: pa.RecordBatch) -> Iterator[Answers]:
-        """Where the stream has become another: answer who waits, then go on as it is best now."""
+        """Where the stream has become another: go on as it is best now."""
         opening = retune(self.opened, batch)
-        if opening is None:
-            return
+        if opening is not None:
+            yield from self.reopen(opening)
+
+    def reopen(self, opening: Opening) -> Iterator[Answers]:
+        """Answer who waits, then go on with another join."""
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
         stats = self.stats

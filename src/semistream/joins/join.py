@@ -19,7 +19,7 @@ from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
 from semistream.joins.paced import PacedDriver
 from semistream.joins.paced_opening import STREAM_SHARE, check_resume, check_shedding, paced_driver
-from semistream.joins.planning import planned, retuner_for
+from semistream.joins.planning import planned, rate_retuner_for, retuner_for
 from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
@@ -113,7 +113,8 @@ def join(
         shed_to: A directory of its own, where shed tuples wait until the load falls.
         arrivals: Tells how much of the stream has arrived; without it tuples are taken when there is room for them.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
-        tuning: "dynamic" watches a stream whose skew drifts, and tunes the join anew while it runs.
+        tuning: "dynamic" watches a stream whose skew drifts, and tunes the join anew while it runs; with `arrivals`, one whose rate
+            does, and serves it with the least memory.
         settings: Parameters of the algorithm, for experiments.
 
     Returns:
@@ -125,7 +126,7 @@ def join(
     _check_choice("tuning", tuning, ("once", "dynamic"))
     memory_bytes = parse_bytes(memory, name="memory")
     asked = Shedding.of(shedding)
-    check_shedding(asked, shed_to, arrivals, order=order, versions=versions, tuning=tuning)
+    check_shedding(asked, shed_to, arrivals, order=order, versions=versions)
     source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
     first = next((batch for batch in source if len(batch)), None)
     schema = first.schema if first is not None else getattr(batches, "schema", None)
@@ -160,19 +161,21 @@ def join(
     snapshot = None if resume is None else Snapshot.from_arrow(resume)
     if snapshot is not None:
         check_resume(snapshot, shed_to)
+    plan = planned(opening, first if first is None else _with_columns(first, shape.stream))
     driver = Driver(
-        open_join(planned(opening, first if first is None else _with_columns(first, shape.stream))),
+        open_join(plan),
         source,
         ordered,
         follow=versions == "newest",
-        retune=retuner_for(opening) if tuning == "dynamic" else None,
+        retune=retuner_for(opening) if tuning == "dynamic" and arrivals is None else None,
         resume=snapshot,
         first=first,
     )
     if arrivals is None:
         return JoinedStream(output, driver, driver.steps())
     try:
-        paced = paced_driver(driver, source, arrivals, asked, shed_to)
+        retune = rate_retuner_for(plan) if tuning == "dynamic" else None
+        paced = paced_driver(driver, source, arrivals, asked, shed_to, retune)
     except BaseException:
         driver.opened.close()
         raise

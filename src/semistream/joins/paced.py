@@ -11,8 +11,10 @@ What a join finished last is at least the room it has, as in the paper's first l
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ import pyarrow as pa
 from semistream.joins.base import Answers, Join, JoinStats, Snapshot
 from semistream.joins.driver import Driver
 from semistream.joins.hybridjoin import OLDEST
+from semistream.joins.opening import Opening, OpenJoin
 from semistream.shedding import (
     WEIGHT_COLUMN,
     Backlog,
@@ -37,6 +40,16 @@ STREAM_SHARE = (
 )  # of the budget: half for the backlog, half for tuples on their way to and from the store
 
 
+class RetuneToRate(Protocol):
+    """May change the join for the rate at which tuples arrive."""
+
+    def saw(self, batch: pa.RecordBatch) -> None:
+        """See some of the stream."""
+
+    def __call__(self, opened: OpenJoin, arrived: int, seconds: float) -> Opening | None:
+        """What is to be opened in place of the join, when so many have arrived by then; None to go on."""
+
+
 @dataclass
 class PacedDriver:
     """One run of a join over a stream that arrives as `backlog` says."""
@@ -46,6 +59,7 @@ class PacedDriver:
     shedding: Shedding
     store: ShedStore | None  # None where shed tuples are dropped
     estimator: Estimator | None = None
+    retune: RetuneToRate | None = None
     finished: int = 0  # tuples, by the last iteration
     most: int = 0  # that this iteration is expected to finish
     waited: float = 1.0  # share of the tuples offered in the last iteration that had to wait
@@ -130,6 +144,7 @@ class PacedDriver:
             yield from self._offer()
             yield from self._return()
             yield from self._advance()
+            yield from self._retune()
             self.finished = self.stats.answered - answered
             if self.offered > offered:
                 self.waited = (self.stats.admitted - admitted) / (self.offered - offered)
@@ -221,7 +236,10 @@ class PacedDriver:
         """The next arrived tuples, which may have to be fetched."""
         if not self.backlog.held and self.shedding.strategy != "random":
             self.backlog.fill(lambda batch: batch)
-        return self.backlog.give(self.join.room)
+        batch = self.backlog.give(self.join.room)
+        if self.retune is not None and batch is not None:
+            self.retune.saw(batch)
+        return batch
 
     def _offer(self) -> Iterator[Answers]:
         """Offer arrived tuples as long as there is room for them."""
@@ -259,6 +277,17 @@ class PacedDriver:
             self.advances += 0 if self.detector.overloaded else 1
         if self.store is not None and not self.driver.unoffered:
             self.store.settle(self.advances if self.join.pending else math.inf, self.join.bound)
+
+    def _retune(self) -> Iterator[Answers]:
+        """Where tuples arrive faster or slower than the join is tuned for: answer who waits, and go on with one that is."""
+        if self.retune is None:
+            return
+        seconds = getattr(self.backlog.clock, "seconds", None)
+        opening = self.retune(
+            self.driver.opened, self.backlog.arrived, time.monotonic() if seconds is None else seconds
+        )
+        if opening is not None:
+            yield from self.driver.reopen(opening)
 
     def snapshot(self) -> Snapshot:
         """Every tuple that was taken from the stream and is neither answered nor dropped, between two steps.

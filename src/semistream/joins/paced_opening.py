@@ -11,7 +11,7 @@ import pyarrow.types as pat
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Snapshot
 from semistream.joins.driver import Driver
-from semistream.joins.paced import PacedDriver
+from semistream.joins.paced import PacedDriver, RetuneToRate
 from semistream.joins.pagefinder import is_unique
 from semistream.shedding import STRATEGIES, ArrivalClock, Backlog, Estimator, Shedding, ShedStore
 
@@ -26,6 +26,7 @@ def paced_driver(
     arrivals: ArrivalClock,
     shedding: Shedding,
     shed_to: str | Path | None,
+    retune: RetuneToRate | None = None,
 ) -> PacedDriver:
     """A driver of this stream, within the memory that the join was opened with."""
     shape, half = driver.shape, driver.opened.opening.stream_bytes // 2
@@ -46,7 +47,8 @@ def paced_driver(
         estimator = Estimator(shedding.summed, shedding.confidence, one_row_each=unique)
     added = pa.float64().bit_width // 8 if estimator is not None else 0  # the weight
     first, driver.first = driver.first, None
-    return PacedDriver(driver, Backlog(stream, arrivals, half, added, first), shedding, store, estimator)
+    backlog = Backlog(stream, arrivals, half, added, first)
+    return PacedDriver(driver, backlog, shedding, store, estimator, retune)
 
 
 def check_shedding(
@@ -56,7 +58,6 @@ def check_shedding(
     *,
     order: str,
     versions: str,
-    tuning: str,
 ) -> None:
     """Refuse what cannot be done together."""
     asked = f"shedding={shedding.strategy!r}"
@@ -87,12 +88,6 @@ def check_shedding(
             f"versions={versions!r} with arrivals=",
             found="tuples that may come back when their version is long gone",
             hint='Use versions="pinned".',
-        )
-    if arrivals is not None and tuning != "once":
-        raise InvalidInputError(
-            f"tuning={tuning!r} with arrivals=",
-            found="a join that is drained to be tuned, while tuples arrive",
-            hint='Use tuning="once".',
         )
 
 

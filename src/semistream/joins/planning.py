@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.joins.driver import Retune
 from semistream.joins.opening import Opening
+from semistream.joins.paced import RetuneToRate
 
 _CHOOSER, _RETUNER = "semistream.cost.auto", "semistream.cost.retuning"
 
@@ -18,6 +19,12 @@ _CHOOSER, _RETUNER = "semistream.cost.auto", "semistream.cost.retuning"
 def retuner_for(opening: Opening) -> Retune:
     """Who watches the stream, for a join that was planned as `opening` says."""
     retuner: Retune = importlib.import_module(_RETUNER).Retuner(opening)
+    return retuner
+
+
+def rate_retuner_for(opening: Opening) -> RetuneToRate:
+    """Who watches how fast the stream arrives."""
+    retuner: RetuneToRate = importlib.import_module(_RETUNER).RateRetuner(opening)
     return retuner
 
 
