@@ -106,7 +106,7 @@ def _skew(opening: Opening, sample: pa.RecordBatch | None, misses: Misses) -> tu
         return USUAL_SKEW, False
 
 
-def _question(opening: Opening, skew: float, misses: float) -> Question:
+def _question(opening: Opening, skew: float, misses: float = 0.0) -> Question:
     return Question(
         opening.name,
         opening.master,

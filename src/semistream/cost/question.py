@@ -80,12 +80,12 @@ def ask(
     master: Master,
     *,
     skew: float | None,
-    misses: float | None,
     sample: pa.Table | pa.RecordBatch | None,
     on: On | None,
     columns: Sequence[str] | None,
     disk: str,
     parallel: int | None,
+    misses: float | None = None,
 ) -> Question:
     """Check what is asked, and find out what is not said."""
     check_algorithm(algorithm)
