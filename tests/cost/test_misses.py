@@ -53,7 +53,7 @@ def shape_of(master, **how):
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize(("skew", "misses"), [(0.0, 0.0), (0.0, 0.3), (1.0, 0.3), (1.0, 0.9), (0.5, 1.0)])
 def test_they_are_told_from_a_sample(master, skew, misses, how):
-    (batch,) = (next(stream(skew, misses, 1 << 15)) for _ in range(1))
+    batch = next(stream(skew, misses, 1 << 15))
     found = estimated_misses(master, shape_of(master, how=how), batch)
     assert found.share == pytest.approx(misses, abs=0.09)  # three standard errors of 256 look-ups
     if misses < 0.5:  # of the others a sample tells the skew as if it were alone

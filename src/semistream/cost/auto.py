@@ -63,9 +63,9 @@ def least_for(opening: Opening, skew: float, misses: float, rate: float) -> Open
     question, most = _question(opening, skew, misses), _memory(opening)
     try:
         found = least_memory(question, rate)
-    except InvalidInputError:
-        found = best_rate(question, most, effort="little")
-    if found.memory_bytes > most:
+    except InvalidInputError:  # no memory is enough
+        found = None
+    if found is None or found.memory_bytes > most:
         found = best_rate(question, most, effort="little")
     beside = opening.memory_bytes - most
     return replace(

@@ -191,7 +191,7 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
         read_s=middle["c_S"],
         append_s=middle["c_A"],
     )
-    steps = {name: step_seconds(name, master, shape, disk, prices) for name in _STEPS}
+    steps = step_seconds(_STEPS, master, shape, disk, prices)
     scan, fronted, block, lookup = (float(np.median(steps[name])) for name in _STEPS)
     prices = replace(
         prices,

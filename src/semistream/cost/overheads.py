@@ -9,7 +9,7 @@ The rest was found to depend neither on the pages of an iteration nor on its tup
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle
 from time import perf_counter
@@ -32,11 +32,20 @@ _TURNS = 7
 _BATCH, _BATCHES = 1 << 15, 32  # tuples of a batch, and batches: more than the windows hold
 
 
-def step_seconds(algorithm: str, master: Master, shape: JoinShape, disk: str, prices: Prices) -> list[float]:
-    """Of some turns. The small reads of a local disk are done before they are waited for."""
+def step_seconds(
+    algorithms: Sequence[str], master: Master, shape: JoinShape, disk: str, prices: Prices
+) -> dict[str, list[float]]:
+    """Of each, in some turns. The small reads of a local disk are done before they are waited for."""
     stream = Workload(Uniform(master.rows), seed=2)
     batches = [stream.slice(i * _BATCH, (i + 1) * _BATCH) for i in range(_BATCHES)]
-    running = [_Running(algorithm, master, shape, batches, disk, buffer) for buffer in _BUFFERS]
+    return {
+        name: _turns([_Running(name, master, shape, batches, disk, buffer) for buffer in _BUFFERS], prices)
+        for name in algorithms
+    }
+
+
+def _turns(running: Sequence[_Running], prices: Prices) -> list[float]:
+    """One after the other, until all have had some; then they are closed."""
     try:
         for one in running:
             one.turn(prices, _WARM_S)

@@ -106,7 +106,8 @@ def ask(
     shape = shape_join(
         schema, master, on=on if on is not None or batch is not None else _own_key(master), columns=columns
     )
-    seen = Misses() if batch is None else estimated_misses(master, shape, batch)
+    unknown = skew is None or misses is None
+    seen = estimated_misses(master, shape, batch) if batch is not None and unknown else Misses()
     if skew is None:
         if batch is None:
             raise InvalidInputError(

@@ -17,8 +17,8 @@ from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
-from semistream.joins.paced import PacedDriver
-from semistream.joins.paced_opening import STREAM_SHARE, check_resume, check_shedding, paced_driver
+from semistream.joins.paced import STREAM_SHARE, PacedDriver
+from semistream.joins.paced_opening import check_resume, check_shedding, paced_driver
 from semistream.joins.planning import planned, rate_retuner_for, retuner_for
 from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm

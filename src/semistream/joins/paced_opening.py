@@ -15,10 +15,6 @@ from semistream.joins.paced import PacedDriver, RetuneToRate
 from semistream.joins.pagefinder import is_unique
 from semistream.shedding import STRATEGIES, ArrivalClock, Backlog, Estimator, Shedding, ShedStore
 
-STREAM_SHARE = (
-    1 / 8
-)  # of the budget: half for the backlog, half for tuples on their way to and from the store
-
 
 def paced_driver(
     driver: Driver,
