@@ -64,15 +64,7 @@ def test_the_choice_is_within_three_percent_of_the_best(master, name, memory_byt
     assert best.rate_per_s >= 0.97 * exhaustive(asked, memory_bytes)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cinlj",
-        "cmeshjoin",
-        # 28 % below the best: with blocks in the order of popularity its rate has more than one optimum.
-        pytest.param("chybridjoin", marks=pytest.mark.xfail(strict=True)),
-    ],
-)
+@pytest.mark.parametrize("name", ["cinlj", "cmeshjoin", "chybridjoin"])
 def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(master, name):
     asked = question(name, master, 0.9)
     best = asked.point(1_000_000, best_rate(asked, 1_000_000).settings)
@@ -81,7 +73,7 @@ def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(maste
         settings = Settings(
             disk_buffer=b * page, front_share=share, parallel=1, block_pages=b if name == "chybridjoin" else 1
         )
-        point = asked.point(1_000_000, settings, small_places=1 << 10)
+        point = asked.point(1_000_000, settings)
         found = max(found, point.rate_per_s if point is not None else 0.0)
     assert best.rate_per_s >= 0.97 * found
 
@@ -111,9 +103,9 @@ def test_an_answer_takes_less_than_two_seconds_for_any_master(master, name, rows
 
 
 def timed(answer):
-    """The answer, and the processor time of the quicker of two: a core's other thread may be somebody else's."""
+    """The answer, and the processor time of the quickest of three: a core's other thread may be somebody else's."""
     took = []
-    for skew in (1.01, 1.02):  # two questions, so that nothing is remembered
+    for skew in (1.01, 1.02, 1.03):  # different questions, so that nothing is remembered
         began = time.process_time()
         found = answer(skew)
         took.append(time.process_time() - began)

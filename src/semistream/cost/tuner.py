@@ -16,7 +16,6 @@ from typing import Literal, overload
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from semistream.config import format_bytes, parse_bytes
 from semistream.cost.question import Point, Question, ask
@@ -33,8 +32,12 @@ _ROUGH_PLACES = 1 << 8  # enough to compare settings with
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
 _NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
 _LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
-_KNOWN = 2.0  # between the bounds of the least memory: settings change little from there on
+_KNOWN = 4.0  # between the bounds of the least memory: settings change little from there on
+_ROUNDS, _NEARBY = 3, 0.1  # in which memory and settings settle, and how far settings move in one
 _STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 1.002, 1.5, 0.2
+
+
+_Place = tuple[float, ...]  # on every axis, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -146,26 +149,67 @@ def least_memory(question: Question, rate: float) -> Point:
             found=f"at most {best[0].rate_per_s:,.0f}, with {format_bytes(best[0].memory_bytes)}",
             hint="Ask for less, or for another algorithm.",
         )
-    low_rate = 0.0
-    while high / low > _NEAR_ENOUGH and best[0].rate_per_s > _NEAR_ENOUGH * rate:
-        middle = low * (high / low) ** _part(low_rate, best[0].rate_per_s, rate)
-        try:  # where the memory is about known, so are the settings
-            found = _search(question, int(middle), "little", best[1] if high / low < _KNOWN else None)
+    between = _Between(low, 0.0, high, best[0].rate_per_s)
+    while between.ratio > _KNOWN and best[0].rate_per_s > _NEAR_ENOUGH * rate:
+        memory = between.guess(rate)
+        try:
+            found = _search(question, memory, "little")
         except InvalidInputError:
-            low = middle
+            between.tried(memory, 0.0, rate)
             continue
-        if found[0].rate_per_s >= rate:
-            best, high = found, middle
-        else:
-            low, low_rate = middle, found[0].rate_per_s
+        between.tried(memory, found[0].rate_per_s, rate)
+        best = found if found[0].rate_per_s >= rate else best
+    for _ in range(_ROUNDS):  # the memory for the settings, the settings for the memory
+        best = _shrunk(question, best, replace(between), rate)
+        better = _nearby(question, best)
+        if better[0].rate_per_s <= _NEAR_ENOUGH * best[0].rate_per_s:
+            break
+        best = better
     return _reaching(question, best[0], rate)
 
 
-def _part(below: float, above: float, rate: float) -> float:
-    """How far from the memory of the one rate to that of the other; between them the rate is about a power of the memory."""
-    if not below:
-        return 0.5
-    return float(np.clip(np.log(rate / below) / np.log(above / below), _LEAST_PART, 1 - _LEAST_PART))
+def _shrunk(
+    question: Question, best: tuple[Point, _Place], between: _Between, rate: float
+) -> tuple[Point, _Place]:
+    """The least memory that reaches the rate with the settings at a place."""
+    point, place = best
+    between.tried(point.memory_bytes, point.rate_per_s, rate)
+    while between.ratio > _NEAR_ENOUGH and point.rate_per_s > _NEAR_ENOUGH * rate:
+        memory = between.guess(rate)
+        settings = _settings(question, _axes(question, memory), place)
+        found = question.point(memory, settings, small_places=_ROUGH_PLACES)
+        between.tried(memory, found.rate_per_s if found is not None else 0.0, rate)
+        point = found if found is not None and found.rate_per_s >= rate else point
+    return point, place
+
+
+@dataclass
+class _Between:
+    """The bounds of the least memory: the rate grows with it, between near bounds about as a power of it."""
+
+    low: float
+    low_rate: float
+    high: float
+    high_rate: float
+    halves: bool = False  # the next guess: where bounds are far apart the power misleads, so every other guess is their middle
+
+    @property
+    def ratio(self) -> float:
+        return self.high / self.low
+
+    def guess(self, rate: float) -> int:
+        part = 0.5
+        if self.low_rate and not self.halves:
+            part = np.log(rate / self.low_rate) / np.log(self.high_rate / self.low_rate)
+            part = float(np.clip(part, _LEAST_PART, 1 - _LEAST_PART))
+        self.halves = not self.halves
+        return int(self.low * self.ratio**part)
+
+    def tried(self, memory: float, found: float, rate: float) -> None:
+        if found >= rate:
+            self.high, self.high_rate = memory, found
+        else:
+            self.low, self.low_rate = memory, found
 
 
 def _reaching(question: Question, found: Point, rate: float) -> Point:
@@ -182,24 +226,15 @@ def _reaching(question: Question, found: Point, rate: float) -> Point:
     return best
 
 
-_Place = tuple[float, ...]
-
-
 def _search(
-    question: Question, memory_bytes: int, effort: Literal["usual", "little"], near: _Place | None = None
+    question: Question, memory_bytes: int, effort: Literal["usual", "little"]
 ) -> tuple[Point, _Place]:
-    """The best point and its place on the axes; with `near`, only around that place."""
+    """The best point and its place on the axes."""
     axes = _axes(question, memory_bytes)
     grid, refinements = _EFFORT[effort, len(axes)] if axes else (1, 0)
-    width = np.full(len(axes), 1.0 / max(grid - 1, 1))
-    best = None
-    if near is not None:
-        width = width / 2
-        best = _best_of(question, memory_bytes, axes, product(*_around(near, width)), None)
-    if best is None:
-        best = _best_of(
-            question, memory_bytes, axes, product(np.linspace(0.0, 1.0, grid), repeat=len(axes)), None
-        )
+    width = 1.0 / max(grid - 1, 1)
+    places = product(np.linspace(0.0, 1.0, grid), repeat=len(axes))
+    best = _best_of(question, memory_bytes, axes, places, None)
     if best is None:
         question.case(memory_bytes, _least(question))  # says what the least memory is
         raise InvalidInputError(
@@ -209,15 +244,20 @@ def _search(
         )
     for _ in range(refinements):
         width = width / 2
-        best = _best_of(question, memory_bytes, axes, product(*_around(best[1], width)), best)
+        best = _best_of(question, memory_bytes, axes, _around(best[1], width), best)
     return best
 
 
-def _around(place: _Place, width: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    return [
-        np.clip(centre + half * np.array([-1.0, 0.0, 1.0]), 0, 1)
-        for centre, half in zip(place, width, strict=True)
-    ]
+def _nearby(question: Question, best: tuple[Point, _Place]) -> tuple[Point, _Place]:
+    """The best of a point and its neighbours, with the memory of the point."""
+    memory_bytes = best[0].memory_bytes
+    axes = _axes(question, memory_bytes)
+    return _best_of(question, memory_bytes, axes, _around(best[1], _NEARBY), best)
+
+
+def _around(place: _Place, width: float) -> Iterator[_Place]:
+    steps = np.array([-width, 0.0, width])
+    return product(*(np.clip(centre + steps, 0.0, 1.0) for centre in place))
 
 
 @dataclass(frozen=True)

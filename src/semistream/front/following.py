@@ -47,6 +47,19 @@ class Behind(NamedTuple):
     now: I64  # _HELD, _HEAD, ...
 
 
+class Blocks(NamedTuple):
+    """Which rows are read together."""
+
+    block_of: I64  # by key
+    rarest_from: int  # the first block that may have one of the rarest keys
+    size: int  # how many there are
+    apart: int  # as many of the first stand for themselves, with `fewer` times fewer keys
+    fewer: float
+
+
+NO_BLOCKS = Blocks(np.empty(0, dtype=np.int64), 0, 0, 0, 1.0)
+
+
 def behind_of(window: int, blocks: int) -> Behind:
     """Nobody yet."""
     return Behind(
@@ -82,11 +95,10 @@ def follow(
     draws: I32,
     warm: int,
     how: int,
-    blocks: int,
+    blocks: Blocks,
     together: float,
-    has_rarest: bool,
     scales: F64,
-) -> tuple[float, int, int]:
+) -> tuple[float, int, float]:
     """The rules of FrontStage and FrequencyRecorder, and of the windows behind: a scan, by block, or a look-up each.
 
     Gives, after the warm-up: the share of the stream whose keys were not in, how many tuples that were, and reads.
@@ -94,10 +106,10 @@ def follow(
     step, every, batch, total = scales
     keys, window = len(small.chance), len(behind.key)
     until, period, came, more, scanned = HALVING * every, 0.0, 0.0, 0.0, 0
-    mass, absent, reads = 0.0, 0, 0
+    mass, absent, reads = 0.0, 0, 0.0
     for i in range(len(draws)):
         if i == warm:
-            mass, absent, reads = 0.0, 0, 0
+            mass, absent, reads = 0.0, 0, 0.0
         key = int(draws[i])
         mass += total - small.inside[0]
         period, until, came = period + step, until - step, came + step
@@ -109,11 +121,11 @@ def follow(
                 _queue(behind, key)
                 if how == SCAN and key >= 0:
                     small.waiting[key] += 1
-            elif has_rarest:
-                chosen = mix(state_at(LANE, key if key >= 0 else -i))
-                _ask(behind, key, int(unit(chosen) * blocks))
+            elif key >= 0:
+                _ask(behind, key, blocks.block_of[key])
             else:
-                _ask(behind, key, key * blocks // keys)
+                any_of = blocks.size - blocks.rarest_from
+                _ask(behind, key, blocks.rarest_from + int(unit(mix(state_at(LANE, -i))) * any_of))
         full = behind.now[_HELD] == window
         if full or came >= batch:  # the recorder is told
             came = 0.0
@@ -124,15 +136,19 @@ def follow(
                 _adapt(small, small.now[_EVICTED] / period)
                 period = 0.0
         if full:
-            reads += 1
             more += together
+            reads += 1.0
             if how == SCAN:
                 _passed(small, behind.leaving[: _oldest(behind, window)], scanned, scanned + int(more))
                 scanned = (scanned + int(more)) % keys
             elif how == LOOKUP:
                 _met(small, behind.leaving[: _oldest(behind, int(more))])
             else:
-                _met(small, behind.leaving[: _block(behind)])
+                block = behind.asked_for[behind.now[_HEAD]]
+                count = _block(behind)
+                _met(small, behind.leaving[:count])
+                if block < blocks.apart:  # in the original as many times more waited with the first
+                    reads -= 1.0 - count / (1.0 + (count - 1) * blocks.fewer)
             more -= int(more)
     return mass / max(len(draws) - warm, 1), absent, reads
 

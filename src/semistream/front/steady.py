@@ -14,15 +14,16 @@ waits for the block of the oldest.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semistream.front.following import BLOCK, LOOKUP, SCAN, behind_of, follow, instance
+from semistream.front.following import BLOCK, LOOKUP, NO_BLOCKS, SCAN, Blocks, behind_of, follow, instance
 from semistream.front.recorder import HALVING, VICTIMS
 from semistream.kernel import kernel
-from semistream.workload.randomness import derive, mix, state_at, unit
+from semistream.workload.randomness import LANE, derive, mix, state_at, unit
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -38,7 +39,10 @@ _MEASURED_WINDOWS = 6
 _LEAST_ARRIVALS = 400_000  # of the small instance, measured
 _MOST_ARRIVALS = 4_000_000
 _ROUGH = 0.4  # of all that, for an instance of fewer places
-_MOST_ROUGHLY = 60_000
+_MOST_ROUGHLY = 40_000
+_MOST_WINDOW, _MOST_ROUGH_WINDOW = 1 << 16, 1 << 13  # changes several times while those come
+_MANY = 4.0  # tuples of the small instance that wait for a block: its part of the window matters
+_BLOCKS_APART = 1 << 12
 _SEED = 2007
 __all__ = ["BLOCK", "LOOKUP", "PLACES", "SCAN", "Keys", "Steady", "steady"]
 
@@ -93,7 +97,8 @@ def steady(
         return Steady(0.0)
     always = len(keys.chance) - int(np.searchsorted(keys.chance[::-1], _ALWAYS / places))
     always = min(always, places - 1)
-    factor = max(1.0, (places - always) / small_places)
+    most_window = _MOST_WINDOW if small_places >= PLACES else _MOST_ROUGH_WINDOW
+    factor = max(1.0, (places - always) / small_places, window / most_window)
     small = max(1, round((places - always) / factor))
     scale = small / (places - always)
     # One key in `factor`: as popular as that many neighbours are on average.
@@ -115,20 +120,60 @@ def steady(
         BLOCK: 0.0,
         LOOKUP: 1.0 + (together - 1.0) * scale,
     }
-    blocks = max(1, round(total / together)) if how == BLOCK else 0
+    blocks = NO_BLOCKS
+    if how == BLOCK and in_order:
+        demand = window / least * scale
+        blocks = _ordered(keys, edges[:-1], together, scale, places, demand)
+    elif how == BLOCK:
+        waiting = window * scale / (keys.count / together)
+        blocks = _scattered(told_apart, total, keys.count if waiting >= _MANY else total, together, scale)
     absent_mass, absent, reads = follow(
         instance(chance, small, max(1, min(small, int(every) // VICTIMS))),
-        behind_of(places_behind, blocks),
+        behind_of(places_behind, blocks.size),
         _drawn(chance, all_of_them, warm + measured),
         warm,
         how,
         blocks,
         pace[how],
-        told_apart < total,
         np.array([step, every, BATCH_ROWS * scale, all_of_them]),
     )
     share = absent_mass / all_of_them * (1.0 - float(keys.below[always]))
-    return Steady(share, absent / max(reads, 1) / max(share, 1e-12))
+    return Steady(share, absent / max(reads, 1e-12) / max(share, 1e-12))
+
+
+def _ordered(keys: Keys, rank: F64, together: float, scale: float, places: int, waits: float) -> Blocks:
+    """Neighbours in popularity share a block.
+
+    There are as many times fewer blocks as there are keys, and as many wait for each. But of the first ones each is a good part of
+    the window, as in the original: there are as many of them, with fewer keys and fewer who wait. `waits` is how many
+    of these tuples come while one waits, of a block that all ask for.
+    """
+    first = np.arange(min(int(keys.count / together) + 1, _BLOCKS_APART) + 1) * together
+    asked = np.diff(keys.upto(np.clip(first, places, keys.count)))
+    many = np.flatnonzero(asked * waits >= _MANY)
+    apart = int(many[-1]) + 1 if len(many) and scale < 1.0 else 0
+    near = (rank / together).astype(np.int64)
+    far = apart + ((rank - apart * together) * scale / together).astype(np.int64)
+    count = apart + max(1, math.ceil((keys.count - apart * together) * scale / together))
+    block_of = np.minimum(np.where(near < apart, near, far), count - 1)
+    return Blocks(block_of, int(min(block_of[-1] + 1, count - 1)), count, apart, 1.0 / scale)
+
+
+def _scattered(told_apart: int, total: int, rows: int, together: float, scale: float) -> Blocks:
+    """A key's block has nothing to do with its popularity; there are those of so many rows."""
+    size = max(1, round(rows / together))
+    apart = (size, 1.0 / scale) if rows > total else (0, 1.0)
+    if told_apart == total:  # in any order
+        return Blocks(np.arange(told_apart) * size // told_apart, 0, size, *apart)
+    block_of = np.empty(told_apart, dtype=np.int64)
+    _scatter(block_of, size)
+    return Blocks(block_of, 0, size, *apart)
+
+
+@kernel
+def _scatter(block_of: I64, count: int) -> None:
+    for key in range(len(block_of)):
+        block_of[key] = int(unit(mix(state_at(LANE, key))) * count)
 
 
 def _arrivals(places: float, windows: float, small_places: int) -> tuple[int, int]:
