@@ -14,9 +14,9 @@ from itertools import product
 from semistream.experiments.case import Case
 from semistream.experiments.data import MasterSpec, StreamSpec
 
-SKEWS = (0.0, 1.0)
+SKEWS = (0.0, 0.7, 1.0)
 MISSES = (0.0, 0.3)
-MEMORY_SHARES = (0.02, 0.15)
+MEMORY_SHARES = (0.02, 0.05, 0.15)
 UPDATES = (
     0.0,
     0.02048,
