@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
@@ -52,9 +53,15 @@ def test_build_info_verify_vacuum(parquet, tmp_path, capsys):
     assert "removed versions: 1" in capsys.readouterr().out
 
 
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"semistream {metadata.version('semistream')}\n"
+
+
 def test_several_sources_composite_key_and_frequency(parquet, tmp_path, capsys):
     store = str(tmp_path / "store")
-    words = [str(parquet / "0.parquet"), str(parquet / "1.parquet"), store, "--key", "id,name"]
+    words = [str(parquet / "0.parquet"), str(parquet / "1.parquet"), store, "--key", "id, name"]
     assert main(["master", "build", *words, "--layout", "frequency", "--frequency", "hits"]) == 0
     master = ss.open_master(store)
     assert master.key == ("id", "name")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from semistream.errors import SemistreamError
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="semistream",
         description="Join a fast stream with a master table far larger than memory, inside a fixed byte budget.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('semistream')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     master.add_commands(commands)
     tune.add_commands(commands)

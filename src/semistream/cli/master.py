@@ -72,7 +72,7 @@ def run_build(chosen: argparse.Namespace) -> int:
         master = build_master(
             source,
             chosen.path,
-            key=chosen.key.split(","),
+            key=[name.strip() for name in chosen.key.split(",")],
             layout=chosen.layout,
             frequency=chosen.frequency,
             page_bytes=chosen.page_bytes,
