@@ -30,7 +30,7 @@ def draw_winners(disk: str, contests: Sequence[Contest]) -> str:
     columns = [(memory, skew) for memory in MEMORY_SHARES for skew in SKEWS]
     rows = [(updates, misses) for updates in UPDATES for misses in MISSES]
     figure, axes = pyplot.subplots(
-        figsize=(max(6.4, 1.4 + 0.85 * len(columns)), 1.3 + 0.62 * len(rows)), layout="constrained"
+        figsize=(max(6.4, 1.4 + 0.85 * len(columns)), 1.3 + 0.7 * len(rows)), layout="constrained"
     )
     for contest in contests:
         cell = contest.cell
@@ -47,11 +47,11 @@ def _draw_cell(axes: Any, x: int, y: int, contest: Contest) -> None:
     name = contest.winner
     axes.add_patch(_square(x, y, COLOURS[name]))
     ink = "white" if name in _WHITE_ON else "black"
-    axes.text(x + 0.5, y + 0.30, name, ha="center", va="center", fontsize=7, color=ink)
-    axes.text(x + 0.5, y + 0.54, f"{contest.lead:.2f}", ha="center", va="center", fontsize=9, color=ink)
+    axes.text(x + 0.5, y + 0.30, name, ha="center", va="center", fontsize=8.5, color=ink)
+    axes.text(x + 0.5, y + 0.54, f"{contest.lead:.2f}", ha="center", va="center", fontsize=11, color=ink)
     if contest.by_popularity > _AHEAD:
         text = f"▲ {contest.by_popularity:.1f}"
-        axes.text(x + 0.5, y + 0.80, text, ha="center", va="center", fontsize=7, color=ink)
+        axes.text(x + 0.5, y + 0.80, text, ha="center", va="center", fontsize=8.5, color=ink)
 
 
 def _square(x: int, y: int, colour: str) -> Any:
@@ -77,6 +77,6 @@ def _finish(
         axes.axvline(x, color="black", linewidth=1.2)
     axes.axhline(len(MISSES), color="black", linewidth=1.2)
     axes.set_xlabel("skew of the stream, and memory as a part of the master")
-    axes.set_title(f"{disk}: the fastest algorithm, and its rate over auto's", fontsize=9)
-    axes.tick_params(length=0, labelsize=7)
+    axes.set_title(f"{disk}: the fastest algorithm, and its rate over auto's", fontsize=11)
+    axes.tick_params(length=0, labelsize=8.5)
     axes.spines[:].set_visible(False)
