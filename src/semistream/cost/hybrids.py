@@ -37,7 +37,7 @@ from semistream.memory import turnover
 _HALVINGS = 200
 _NOTHING = 1e-12  # of the stream
 _FEW = 1e-6  # misses that come to a block meanwhile: as if none did
-_GULP = 0.15  # of the window, leaving at once: from there on the queue is followed
+_GULP = 0.07  # of the window, leaving at once: from there on the queue is followed
 
 
 def waiting(blocks: Blocks, time: float, misses: float = 0.0) -> float:

@@ -1,8 +1,7 @@
 """The settings of a case, as the papers chose theirs: by the cost model.
 
-A scan has one free size, which the tuner finds. The hybrid family's models follow a queue, which takes a second each, so theirs
-are asked about a coarse grid: first the block, then, with it, the part that stays in memory. The curves are flat around their
-tops (X-HYBRID figure 4).
+Scans and the hybrid family are tuned by the product's tuner, all sizes at once. With a front stage before them the share of the hot
+rows is one of a few, and the join behind is tuned for what is left to it.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ _SCAN_SHARE = (
     0.03  # of the memory, where no model knows the stream: DEFAULTS finds that the size hardly matters
 )
 _BLOCK_BYTES = 1.5e6  # likewise; reading takes about as long as getting there
-_BLOCKS = (0.5e6, 1e6, 2e6, 4e6, 8e6)  # at the paper's size
-_PINNED_SHARES = (0.01, 0.03, 0.06, 0.12, 0.25)
-_HOT_SHARES = (0.03, 0.08, 0.2, 0.4)
 _FRONT_SHARES = (0.02, 0.08, 0.15, 0.25, 0.4)
 _FRONT_SHARE = 0.35  # the product's own, where no model knows the stream
 _LOOKED_UP_PAGES = 16  # a disk with one arm gains nothing by more
@@ -40,18 +36,10 @@ def tuned_settings(case: Case, master: Master, first: pa.RecordBatch) -> Setting
     if case.algorithm in _PLAIN:
         fronted = [_fronted(case, master, first, share) for share in _FRONT_SHARES]
         return _best_of(case, master, first, fronted) or usual_settings(case)
-    if case.algorithm in SCANNING:
-        return best_settings(case, master, first) or usual_settings(case)
-    if case.algorithm == "hybridjoin":
-        return _best_of(case, master, first, [_block(case, size) for size in _BLOCKS]) or _block(
-            case, _BLOCK_BYTES
-        )
-    block = tuned_settings(replace(case, algorithm="hybridjoin", tuning="best"), master, first)
     if case.tuning == "equal parts":
+        block = tuned_settings(replace(case, algorithm="hybridjoin", tuning="best"), master, first)
         return replace(block, front_share=(block.disk_buffer or 0) / case.memory_bytes)
-    shares = _PINNED_SHARES if case.algorithm == "x-hybridjoin" else _HOT_SHARES
-    tried = [replace(block, front_share=share) for share in shares]
-    return _best_of(case, master, first, tried) or replace(block, front_share=_FRONT_SHARE)
+    return best_settings(case, master, first) or usual_settings(case)
 
 
 def _best_of(case: Case, master: Master, first: pa.RecordBatch, tried: list[Settings]) -> Settings | None:

@@ -2,6 +2,10 @@
 
 Where one block has a large part of all waiting tuples, its leaving makes room for so many at once that averages say little:
 the next tuples come in one gulp. Then it takes following the queue itself to know how many leave together.
+
+What is taken from the queue is not how many reads there were, which is known to no better than the number of reads, but how long
+the first who asks for a block waits until it is read. That changes little from read to read, and with it the rest is exact: a
+block with chance q that nobody waits for is asked for after 1/q tuples on average, so it is read once in 1/q - 1 + W.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ I64 = NDArray[np.int64]
 _TURNS = 6  # windows' worth of tuples, measured
 _WARM = 4
 _LEAST_SHARE = 0.005
-_MOST_WINDOW, _LEAST_TUPLES = 120_000, 600_000  # followed; a larger window is shrunk to that
+_MOST_WINDOW, _LEAST_TUPLES = 120_000, 1_200_000  # followed; a larger window is shrunk to that
 _ROUGH_WINDOW, _ROUGH_TUPLES = 8_000, 80_000
 _MANY = 30.0  # tuples waiting for a block: whether it is one more or less hardly matters
+_ENOUGH_READS = 50  # of blocks that are alike, to tell their wait from that of the others
 _SEED = 2013
 
 
@@ -34,44 +39,63 @@ def tuples_per_read(
     total = float(chance @ count)
     generator = np.random.default_rng(_SEED)
     most, least = (_ROUGH_WINDOW, _ROUGH_TUPLES) if rough else (_MOST_WINDOW, _LEAST_TUPLES)
-    followed, weight, window = _shrunk(chance, count, window, time, most)
+    times = max(1.0, window / most)
+    followed, small = _shrunk(chance, count, window, time, times)
     # So that as many come to stay as the window holds, some times over.
     stay = max(total / (total + beside), _LEAST_SHARE)
-    tuples = max(least, int((_WARM + _TURNS) * window / stay))
+    tuples = max(least, int((_WARM + _TURNS) * small / stay))
     group = np.cumsum(chance * count)
     numbered = np.ceil(followed).astype(np.int64)
     first = np.cumsum(numbered) - numbered
-    waiting = total + beside
-    picks = generator.random(tuples) * waiting
+    entering = total + beside
+    picks = generator.random(tuples) * entering
     # Who is beside gets block -1; the others a group, and a block in it.
     groups = np.minimum(np.searchsorted(group, picks, side="right"), len(group) - 1)
     blocks = first[groups] + (generator.random(tuples) * followed[groups]).astype(np.int64)
     blocks[picks >= total] = -1
-    weights = np.repeat(weight, numbered)
-    reads, came = _turn(blocks, weights, window, _WARM * tuples // (_WARM + _TURNS))
-    return came / max(reads, 1e-12) / max(waiting, 1e-12)
+    waits, reads = np.zeros(int(numbered.sum())), np.zeros(int(numbered.sum()))
+    _turn(blocks, small, _WARM * tuples // (_WARM + _TURNS), waits, reads)
+    wait = times * _mean_waits(np.add.reduceat(waits, first), np.add.reduceat(reads, first))
+    # Time is counted in tuples that enter.
+    per_tuple = float((count / (entering / np.maximum(chance, 1e-300) - 1.0 + wait)).sum())
+    return 1.0 / max(per_tuple, 1e-300) / max(entering, 1e-12)
 
 
-def _shrunk(chance: F64, count: F64, window: int, time: float, most: int) -> tuple[F64, F64, int]:
-    """How many blocks to follow of each kind in a window of fewer places, and how many reads each of theirs stands for.
+def _shrunk(chance: F64, count: F64, window: int, time: float, times: float) -> tuple[F64, int]:
+    """How many blocks to follow of each kind where there are so many times fewer tuples, and the window for them.
 
     Where few wait for a block, there are as many times fewer blocks, for each of which as many wait. Where many do, there
-    are as many blocks with fewer tuples each, and what they take of the window at once is the same share.
+    are as many blocks with fewer tuples each, and what they take of the window at once is the same share. The fewer wait for a
+    block, the more of the time it is waited for; so the window is as large as it must be for tuples to wait as long.
     """
-    times = max(1.0, window / most)
     wait = np.maximum(chance * time, 1e-12)
     fewer = np.maximum(wait / times, np.minimum(wait, _MANY))
     followed = np.maximum(count * wait / times / fewer, np.minimum(count, 1.0))
     fewer = count * wait / times / followed
-    return followed, (1 + fewer) / (1 + wait), int(window / times)
+    return followed, max(1, int(window * float(followed @ _held(fewer)) / float(count @ _held(wait))))
+
+
+def _held(wait: F64) -> F64:
+    """Who waits for a block on average, where so many come while its first waits."""
+    return np.asarray(wait * (1 + wait / 2) / (1 + wait), np.float64)
+
+
+def _mean_waits(waits: F64, reads: F64) -> F64:
+    """Of blocks that were read often enough their own, of the others what they have together."""
+    known = reads >= _ENOUGH_READS
+    if waits[~known].sum() and reads[~known].sum() >= _ENOUGH_READS:
+        rest = waits[~known].sum() / reads[~known].sum()
+    else:
+        rest = waits.sum() / max(reads.sum(), 1.0)
+    return np.where(known, waits / np.maximum(reads, 1.0), rest)
 
 
 @kernel
-def _turn(blocks: I64, weights: F64, window: int, warm: int) -> tuple[float, int]:
-    """Reads, weighed, and tuples that came, after the warm-up."""
-    waiting = np.zeros(len(weights), dtype=np.int64)
-    since = np.full(len(weights), -1, dtype=np.int64)  # when the oldest waiting tuple of a block came
-    head, came, held, beside, reads, begun = 0, 0, 0, 0, 0.0, -1
+def _turn(blocks: I64, window: int, warm: int, waits: F64, reads: F64) -> None:
+    """Add up how long the first of a block's tuples waited for its reads, and count these, after the warm-up."""
+    waiting = np.zeros(len(reads), dtype=np.int64)
+    since = np.full(len(reads), -1, dtype=np.int64)  # when the oldest waiting tuple of a block came
+    head, came, held, beside = 0, 0, 0, 0
     while True:
         while held < window and came < len(blocks):
             block = blocks[came]
@@ -84,9 +108,7 @@ def _turn(blocks: I64, weights: F64, window: int, warm: int) -> tuple[float, int
             held += 1
             came += 1
         if came == len(blocks):
-            return reads, came - max(begun, 0)
-        if begun < 0 and came >= warm:
-            begun, reads = came, 0.0
+            return
         held -= beside
         beside = 0
         # The oldest tuple whose block was not read since it came.
@@ -95,6 +117,9 @@ def _turn(blocks: I64, weights: F64, window: int, warm: int) -> tuple[float, int
             if head == came:
                 break
         if head < came:
-            held -= waiting[blocks[head]]
-            waiting[blocks[head]] = 0
-            reads += weights[blocks[head]]
+            block = blocks[head]
+            held -= waiting[block]
+            waiting[block] = 0
+            if came >= warm:
+                waits[block] += came - since[block]
+                reads[block] += 1
