@@ -66,6 +66,46 @@ def test_pending_falls_to_zero_within_the_bound(algorithm, drawn, tmp_path_facto
     assert got == expected(pa.Table.from_batches([stream]), master, ["k"], "left")
 
 
+@pytest.mark.parametrize("algorithm", ["hybridjoin", "x-hybridjoin", "chybridjoin"])
+@given(drawn=st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_what_is_read_ahead_may_turn_out_otherwise(algorithm, drawn, tmp_path_factory):
+    """Tuples come, leave unanswered, have no row or many, while the next pages were chosen before they did."""
+    generator = np.random.default_rng(drawn.draw(st.integers(0, 2**32)))
+    rows, repeats = 4_000, drawn.draw(st.sampled_from([1, 3]))
+    numbers = np.arange(rows)
+    master = pa.table({"k": 2 * (numbers // repeats), "v": numbers})  # odd keys have no row
+    built = ss.build_master(master, tmp_path_factory.mktemp("m") / "s", key="k", page_bytes=4096)
+    with_disks = opened(
+        pa.schema({"k": pa.int64(), "n": pa.int64()}), built, algorithm, disk_buffer=8 * 4096, parallel=4
+    )
+    join, shape = with_disks.join, with_disks.opening.shape
+    hybrid = getattr(join, "behind", getattr(join, "hybrid", join))
+    out, stream, shed, ahead = [], [], [], 0
+    for start in range(0, 1_200, 100):
+        keys = generator.integers(-5, 2 * rows // repeats + 5, 100) | (generator.random(100) < 0.1)
+        stream.append(pa.record_batch({"k": keys, "n": np.arange(start, start + 100)}))
+        out += offered(join, shape, stream[-1])
+        for _ in range(drawn.draw(st.integers(0, 4))):
+            out += join.advance()
+            ahead += hybrid.following is not None
+        if drawn.draw(st.booleans()):
+            shed.append(join.shed(int(generator.integers(0, 30))))
+    bound, steps = join.bound, 0
+    while join.pending:
+        out += join.advance()
+        ahead += hybrid.following is not None
+        steps += 1
+    assert steps <= bound
+    assert ahead > 0
+    with_disks.close()
+    gone = {n for batch in shed for n in batch["n"].to_pylist()}
+    arrived = pa.Table.from_batches(stream)
+    kept = arrived.filter(pa.array([n not in gone for n in arrived["n"].to_pylist()]))
+    got: Counter = sum((multiset(pa.Table.from_batches([b])) for b in out), Counter())
+    assert got == expected(kept, master, ["k"], "left")
+
+
 @pytest.mark.parametrize("algorithm", ["meshjoin", "r-meshjoin", "cmeshjoin"])
 @given(drawn=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats, Snapshot
-from semistream.joins.pagefinder import PageFinder
+from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 from semistream.joins.waiting import Waiting
@@ -29,7 +29,22 @@ from semistream.master.keys import is_in
 
 I64 = NDArray[np.int64]
 OLDEST = 1.0
-_LOOK_AHEAD = 3  # times as many tuples as choose: enough that as many remain when those answered have left
+_LOOK_AHEAD = (
+    1.25  # times as many tuples as choose: enough that about as many remain when those answered have left
+)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Waiting tuples, the oldest of their keys, that choose, and the pages they choose; or whose keys are nowhere."""
+
+    chosen: I64
+    complete: NDArray[np.bool_]  # which of them have all their pages among these
+    pages: I64  # of the chosen, in order
+    longest: I64  # where the first key alone has more than the disk buffer holds, its pages
+    nowhere: I64
+    first: int  # slot of the oldest of them all
+    count: int  # how many tuples of the queue, from that one on, they stand for: of one key only the first chooses
 
 
 @dataclass
@@ -41,6 +56,7 @@ class HybridJoin:
     block_pages: int = 1
     parallel: int = 1
     look_up: float = OLDEST  # where in the queue those that choose are: 0 is the newest
+    following: tuple[_Choice, int] | None = None  # the next iteration's, and who had left the window by then
 
     @property
     def stats(self) -> JoinStats:
@@ -68,37 +84,65 @@ class HybridJoin:
 
     def advance(self) -> Answers:
         """One iteration: the oldest choose, their blocks are read, all that match leave."""
+        choice = self._known_choice()
         if not self.pending:
             return
-        # READ the oldest join attribute values from Q.
-        window = self.waiting.window
-        chosen = (
-            window.oldest(self.parallel) if self.look_up >= OLDEST else window.at(self.look_up, self.parallel)
-        )
-        oldest = self._of_each_key(chosen)
-        found = self.finder.find(self.waiting.keys(oldest))
-        nowhere = found.nowhere()
-        yield from self._miss(oldest[nowhere])
-        oldest, found = oldest[~nowhere], found.select(~nowhere)
-        if not len(oldest):
+        if choice is None:
+            oldest = self._oldest()
+            found = self.finder.find(self.waiting.keys(oldest))
+            choice = self._choice(oldest, found)
+        yield from self._miss(choice.nowhere)
+        if not len(choice.chosen):
             return
-        complete, pages = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
-        if not complete[0]:
-            yield from self._long_key(oldest[:1], found.pages_of(0))
+        if not choice.complete[0]:
+            yield from self._long_key(choice.chosen[:1], choice.longest)
             return
         # LOAD the partitions using the values as an index.
-        loaded = self._load(pages, then=self._expected(pages))
+        expected = self._expected(choice)
+        loaded = self._load(choice.pages, then=expected.pages if expected is not None else None)
         # OUTPUT what matches; DELETE all matched tuples from H and Q.
-        yield from self._answered(loaded, oldest[complete])
+        yield from self._answered(loaded, choice.chosen[choice.complete])
+        if expected is not None:
+            self.following = expected, self.waiting.window.released
 
-    def _of_each_key(self, oldest: I64) -> I64:
-        """Of each key the first of these tuples."""
+    def _known_choice(self) -> _Choice | None:
+        """What was expected of this iteration, if nobody left the window since but by the last one."""
+        following, self.following = self.following, None
+        if following is None or self.look_up < OLDEST or following[1] != self.waiting.window.released:
+            return None
+        return following[0]
+
+    def _oldest(self) -> I64:
+        """READ the oldest join attribute values from Q."""
+        window = self.waiting.window
+        return (
+            window.oldest(self.at_once) if self.look_up >= OLDEST else window.at(self.look_up, self.at_once)
+        )
+
+    @property
+    def at_once(self) -> int:
+        """How many choose: no more than the disk buffer has blocks for."""
+        return max(1, min(self.parallel, self.waiting.reader.pages_at_once // self.block_pages))
+
+    def _choice(self, oldest: I64, found: Found) -> _Choice:
+        """What these tuples choose, each key once; its pages are those found for it."""
+        begin, count = int(oldest[0]), len(oldest)
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
-        return oldest[np.sort(order[keys.take(order).starts()])]
+        first = np.sort(order[keys.take(order).starts()])
+        if len(first) < count:
+            oldest, found = oldest[first], found.at(first)
+        nowhere = found.nowhere()
+        missing = oldest[nowhere]
+        if len(missing):
+            oldest, found = oldest[~nowhere], found.select(~nowhere)
+        if not len(oldest):
+            return _Choice(oldest, nowhere[:0], oldest, oldest, missing, begin, count)
+        complete, pages = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
+        return _Choice(oldest, complete, pages, found.pages_of(0), missing, begin, count)
 
-    def _expected(self, pages: I64) -> I64 | None:
-        """What the next iteration will read, if these pages answer whom they can: it may be read meanwhile.
+    def _expected(self, choice: _Choice) -> _Choice | None:
+        """What the next iteration will read, when the pages of this one have answered whom they can: it is read meanwhile.
 
         The tuples that will be the oldest are those now behind them that none of these pages is for. Only where the index is
         in memory is it worth asking, and only at the oldest: elsewhere those that arrive meanwhile move the queue.
@@ -107,18 +151,15 @@ class HybridJoin:
             return None
         if not self.waiting.reader.reads_ahead or self.parallel == 1 or self.finder.master.layout != "key":
             return None
-        oldest = self.waiting.window.oldest(_LOOK_AHEAD * self.parallel)
+        oldest = self.waiting.window.oldest(choice.count + int(_LOOK_AHEAD * self.at_once))
+        if len(oldest) and int(oldest[0]) == choice.first:  # else older ones have been passed over
+            oldest = oldest[choice.count :]
         found = self.finder.find(self.waiting.keys(oldest))
-        tuples = np.repeat(np.arange(len(oldest)), np.diff(found.starts))
-        stays = np.ones(len(oldest), dtype=np.bool_)
-        stays[tuples[np.isin(found.pages, pages)]] = False
-        oldest = self._of_each_key(oldest[stays][: self.parallel])
-        found = self.finder.find(self.waiting.keys(oldest))
-        found = found.select(~found.nowhere())
-        if not len(found.pages):
+        stays = np.flatnonzero(~found.meets(choice.pages))[: self.at_once]
+        if not len(stays):
             return None
-        complete, following = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
-        return following if complete[0] else None
+        expected = self._choice(oldest[stays], found.at(stays))
+        return expected if len(expected.chosen) and expected.complete[0] else None
 
     def _load(self, pages: I64, then: I64 | None = None) -> Loaded:
         self.stats.advances += 1
@@ -126,6 +167,10 @@ class HybridJoin:
         return self.waiting.reader.load(pages, then)
 
     def _answered(self, loaded: Loaded, chosen: I64) -> Answers:
+        if is_unique(self.finder.master):
+            yield from self.waiting.match_once(loaded)
+            yield from self._miss(chosen[~self.waiting.window.matched(chosen)])
+            return
         rows = self.finder.complete_rows(loaded, self.waiting.keys(chosen))
         met = yield from self.waiting.match(loaded, rows)
         unmet = chosen[~self.waiting.window.matched(chosen)]

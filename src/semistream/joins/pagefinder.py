@@ -57,11 +57,29 @@ class Found:
         np.cumsum(counts[which], out=starts[1:])
         return Found(starts, self.pages[np.repeat(which, counts)])
 
+    def at(self, keys: I64) -> Found:
+        """The keys at these positions."""
+        counts = np.diff(self.starts)[keys]
+        starts = np.zeros(len(keys) + 1, dtype=np.int64)
+        np.cumsum(counts, out=starts[1:])
+        return Found(starts, self.pages[spread(self.starts[keys], counts)])
+
+    def meets(self, pages: I64) -> NDArray[np.bool_]:
+        """The keys that one of these pages may hold; the pages are in order."""
+        met = np.zeros(len(self.starts) - 1, dtype=np.bool_)
+        at = np.minimum(np.searchsorted(pages, self.pages), len(pages) - 1)
+        met[np.repeat(np.arange(len(met)), np.diff(self.starts))[pages[at] == self.pages]] = True
+        return met
+
     def blocks(self, block_pages: int, total: int, reader: MasterReader) -> tuple[NDArray[np.bool_], I64]:
         """Blocks of pages for the keys, first come first, as many as the disk buffer holds.
 
         Gives the keys that have all their pages among them, and the pages in order.
         """
+        if block_pages == 1:
+            pages = np.unique(self.pages)
+            if reader.fitting(pages) == len(pages):
+                return np.ones(len(self.starts) - 1, dtype=np.bool_), pages
         block = self.pages // block_pages
         blocks, at, inverse = np.unique(block, return_index=True, return_inverse=True)
         rank = np.empty(len(blocks), dtype=np.int64)

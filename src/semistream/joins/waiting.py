@@ -84,6 +84,20 @@ class Waiting:
             self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
         return np.concatenate(met) if len(met) > 1 else met[0]
 
+    def match_once(self, loaded: Loaded) -> Answers:
+        """Join loaded rows with the waiting tuples, who leave: no key has another row anywhere."""
+        joined: list[I64] = []
+        probes, row = loaded.probes, 0
+        self.stats.probes += len(probes.codes)
+        while row < len(probes.codes):
+            slots, found, row = self.window.take_out(probes, row)
+            if len(slots):
+                self.stats.answered += len(slots)
+                joined.append(found.copy())
+                yield from self.put_out(loaded, slots, found)
+        if joined and self.observer is not None:
+            self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
+
     def _pairs(self, loaded: Loaded, rows: I64 | None) -> Iterator[tuple[I64, I64]]:
         """Candidates: slots and loaded rows, some at a time, valid until the next ones."""
         condition = self.shape.condition

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semistream.arrow import from_numpy, to_numpy
 from semistream.master.disk import Extents
-from semistream.master.keys import KeyCodec, Keys, positions_of
+from semistream.master.keys import KeyCodec, Keys, pairwise_equal, positions_of
 
 I64 = NDArray[np.int64]
 
@@ -146,7 +146,11 @@ class PageIndex:
         if self.separators is None:
             raise AssertionError("only layout 'key' has separators")
         last = positions_of(keys, self.separators, side="right") - 1
-        first = positions_of(keys, self.separators, side="left")
+        first = last + 1
+        # Few keys are separators, and only for those the first page is another than the one after the last.
+        inside = np.flatnonzero(last >= 0)
+        edge = inside[pairwise_equal(keys.take(inside), self.separators.take(last[inside]))]
+        first[edge] = positions_of(keys.take(edge), self.separators, side="left")
         # first <= last: page `first` begins with the key itself (or its separator equals it); the page before holds
         # the key too only if it goes on over the edge. Otherwise the key is inside page `last`, or nowhere.
         exact = first <= last

@@ -26,6 +26,7 @@ from semistream.address import (
     load8,
     load32,
     load64,
+    prefetch,
     store8,
     store32,
     store64,
@@ -235,6 +236,10 @@ def _put(
     cursor = np.empty(_BLOCK, dtype=np.int64)
     for begin in range(0, len(at), _BLOCK):
         end = min(begin + _BLOCK, len(at))
+        for i in range(begin, end):
+            record = records + slots[i] * stride
+            prefetch(record)
+            prefetch(record + stride - 1)
         if heap_at >= 0:
             for i in range(begin, end):
                 cursor[i - begin] = starts[i]

@@ -27,7 +27,7 @@ U64 = NDArray[np.uint64]
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 CHAIN_AT, HEADER_BYTES = 8, 12  # in a record, which begins with the code
-FREE = 1  # of `state`: the slot freed last, how many are free, the first that was never used, how many were freed
+FREE = 1  # of `state`: the chain of freed slots, how many are free, the first never used, how many are in the chain, and spare
 _ENTRY_BYTES = 8
 _ENTRIES_PER_SLOT = 2
 _EMPTY = -1
@@ -47,6 +47,9 @@ class Table(NamedTuple):
     wide: int
     heap_at: int
     length_at: int
+    spare: NDArray[
+        np.int32
+    ]  # slots freed lately, the last first: the others are a chain through their records, cold by now
 
 
 class Probes(NamedTuple):
@@ -62,16 +65,27 @@ def bytes_for(slots: int) -> int:
     return _entries_for(slots) * _ENTRY_BYTES
 
 
-def allocate(budget: Budget, name: str, store: RowStore, slots: int, *, wide: bool, who: str) -> Table:
+def allocate(
+    budget: Budget, name: str, store: RowStore, slots: int, *, wide: bool, who: str, spare: int = 0
+) -> Table:
     """A table inside the budget, of the rows in a store. For wide keys a row's first leaf is the key's bytes."""
     entries = budget.array(name, _entries_for(slots), "i8", who=who)
     entries.fill(_EMPTY)
-    return over(entries, np.array([0, slots, 0, 0], dtype=np.int64), store, wide=wide)
+    freed = budget.array(name, spare, "i4", who=who)
+    return over(entries, np.array([0, slots, 0, 0, 0], dtype=np.int64), store, wide=wide, spare=freed)
 
 
-def over(entries: NDArray[np.generic], state: I64, store: RowStore, *, wide: bool) -> Table:
+def over(
+    entries: NDArray[np.generic],
+    state: I64,
+    store: RowStore,
+    *,
+    wide: bool,
+    spare: NDArray[np.generic] | None = None,
+) -> Table:
     """A table of these entries, of the rows in a store."""
     layout = store.layout
+    freed = np.empty(0, dtype=np.int32) if spare is None else spare
     return Table(
         entries,  # type: ignore[arg-type]
         address_of(entries),
@@ -82,6 +96,7 @@ def over(entries: NDArray[np.generic], state: I64, store: RowStore, *, wide: boo
         1 if wide else 0,
         layout.heap_at,
         layout.offsets[0] if wide else 0,
+        freed,  # type: ignore[arg-type]
     )
 
 
@@ -248,10 +263,14 @@ def remove_first(table: Table, at: int) -> None:
     last = entries[at] & _SLOT
     first = next_of(table, last)
     following = next_of(table, first)
-    store32(table.records + first * table.stride + CHAIN_AT, state[0])
-    state[0] = first
+    if state[4] < len(table.spare):
+        table.spare[state[4]] = first
+        state[4] += 1
+    else:
+        store32(table.records + first * table.stride + CHAIN_AT, state[0])
+        state[0] = first
+        state[3] += 1
     state[1] += 1
-    state[3] += 1
     if first != last:
         store32(table.records + last * table.stride + CHAIN_AT, following)
     else:
@@ -281,7 +300,10 @@ def remove_first(table: Table, at: int) -> None:
 def _take_free(table: Table, slots: I64) -> None:
     state = table.state
     for i in range(len(slots)):
-        if state[3] > 0:
+        if state[4] > 0:
+            state[4] -= 1
+            slots[i] = table.spare[state[4]]
+        elif state[3] > 0:
             slots[i] = state[0]
             state[0] = next_of(table, state[0])
             state[3] -= 1

@@ -46,6 +46,8 @@ _MATCHED, _YOUNG = 1, 2  # flags
 _NOBODY = 0xFFFFFFFF
 _PAIRS = 1 << 14  # put out at a time; a small window has no more than it has tuples
 _PAIR_BYTES = 16
+_SPARE, _SPARE_BYTES = 1 << 13, 4  # places left lately that are known one by one: the next tuples take them
+_SPARE_FROM = 1 << 16  # places: a smaller window stays in the cache
 _OLDEST, _NEWEST, _BORDER, _YOUNG_COUNT = (
     0,
     1,
@@ -69,6 +71,7 @@ class Window:
     filter: I64
     capacity: int
     left: int = 0  # since the filter was made
+    released: int = 0  # ever
     _ends: I64 = field(default_factory=lambda: np.array([_NOBODY, _NOBODY, _NOBODY, 0], dtype=np.int64))
 
     @staticmethod
@@ -83,6 +86,7 @@ class Window:
             layout.bytes_for(capacity, heap_bytes_per_tuple)
             + tables.bytes_for(capacity)
             + min(capacity, _PAIRS) * _PAIR_BYTES
+            + _spare_places(capacity) * _SPARE_BYTES
             + _filter_words(capacity) * 8
         )
 
@@ -106,7 +110,9 @@ class Window:
         pairs = min(capacity, _PAIRS)
         return Window(
             store=store,
-            table=tables.allocate(budget, "window", store, capacity, wide=wide, who=who),
+            table=tables.allocate(
+                budget, "window", store, capacity, wide=wide, who=who, spare=_spare_places(capacity)
+            ),
             pair_slots=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
             pair_rows=budget.array("window", pairs, "i8", who=who),  # type: ignore[arg-type]
             filter=budget.array("window", _filter_words(capacity), "i8", who=who),  # type: ignore[arg-type]
@@ -172,6 +178,18 @@ class Window:
         )
         return self.pair_slots[:pairs], self.pair_rows[:pairs], (int(row), int(done))
 
+    def take_out(self, probes: Probes, start: int) -> tuple[I64, I64, int]:
+        """Pair master rows with waiting tuples of the same key, who leave: no other row is for them.
+
+        What they came with stays readable until tuples are admitted again. Gives the pairs, valid until the next match, and the
+        row to go on with; the one past the last when all is done.
+        """
+        pairs, row = _take_out(
+            self.table, self.filter, self._ends, probes, start, self.pair_slots, self.pair_rows
+        )
+        self._freed(self.pair_slots[:pairs])
+        return self.pair_slots[:pairs], self.pair_rows[:pairs], int(row)
+
     def oldest(self, count: int) -> I64:
         """The slots of the oldest tuples, oldest first."""
         out = np.empty(min(count, self.waiting), dtype=np.int64)
@@ -199,11 +217,19 @@ class Window:
         """Let tuples go; of one key the oldest must come first. Slots may repeat."""
         freed = np.empty(len(slots), dtype=np.int64)
         count = _release(self.table, self._ends, slots, freed)
-        self.store.free(freed[:count])
-        self.left += int(count)
+        self._freed(freed[:count])
+
+    def _freed(self, slots: I64) -> None:
+        self.store.free(slots)
+        self.left += len(slots)
+        self.released += len(slots)
         if self.left * _STALE > self.capacity:
             _fill_filter(self.table, self.filter)
             self.left = 0
+
+
+def _spare_places(capacity: int) -> int:
+    return _SPARE if capacity >= _SPARE_FROM else 0
 
 
 def _filter_words(capacity: int) -> int:
@@ -256,6 +282,23 @@ def _link(table: Table, bits: I64, ends: I64, codes: U64, slots: I64) -> None:
     ends[3] += len(slots)
 
 
+@inlined
+def _waited_for(bits: I64, codes: U64, row: int, end: int, perhaps: I64) -> int:
+    """Put the rows that somebody may wait for into `perhaps`; give how many."""
+    bit_count = 64 * len(bits)
+    passed = 0
+    for i in range(row, end):
+        at = (hash_of(codes[i]) * bit_count) >> 31
+        perhaps[passed] = i
+        passed += (bits[at >> 6] >> (at & 63)) & 1
+    count = 0
+    for j in range(passed):
+        at = (_second(hash_of(codes[perhaps[j]])) * bit_count) >> 31
+        perhaps[count] = perhaps[j]
+        count += (bits[at >> 6] >> (at & 63)) & 1
+    return count
+
+
 @kernel
 def _match(
     table: Table,
@@ -270,19 +313,9 @@ def _match(
     pairs = 0
     data = probes.data.ctypes.data
     perhaps = np.empty(_BLOCK, dtype=np.int64)
-    bit_count = 64 * len(bits)
     while row < len(probes.codes):
         end = min(row + _BLOCK, len(probes.codes))
-        count = 0
-        for i in range(row, end):
-            at = (hash_of(probes.codes[i]) * bit_count) >> 31
-            perhaps[count] = i
-            count += (bits[at >> 6] >> (at & 63)) & 1
-        passed, count = count, 0
-        for j in range(passed):
-            at = (_second(hash_of(probes.codes[perhaps[j]])) * bit_count) >> 31
-            perhaps[count] = perhaps[j]
-            count += (bits[at >> 6] >> (at & 63)) & 1
+        count = _waited_for(bits, probes.codes, row, end, perhaps)
         approach(table, probes.codes, perhaps[:count])
         for j in range(count):
             row = perhaps[j]
@@ -373,6 +406,76 @@ def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
     return count
 
 
+@inlined
+def _approach_neighbours(table: Table, slot: int) -> None:
+    """Those in the queue, which learn that a tuple has left; where there is none, what is asked for is read by nobody."""
+    record = table.records + slot * table.stride
+    prefetch(table.records + load32(record + _BEFORE) * table.stride)
+    prefetch(table.records + load32(record + _AFTER) * table.stride)
+
+
+@inlined
+def _unlink(table: Table, ends: I64, slot: int) -> None:
+    """Take a tuple out of the queue."""
+    record = table.records + slot * table.stride
+    before, after = load32(record + _BEFORE), load32(record + _AFTER)
+    if before != _NOBODY:
+        store32(table.records + before * table.stride + _AFTER, after)
+    else:
+        ends[0] = after
+    if after != _NOBODY:
+        store32(table.records + after * table.stride + _BEFORE, before)
+    else:
+        ends[1] = before
+    if load8(record + _FLAGS) & _YOUNG:
+        ends[3] -= 1
+    elif ends[2] == slot:
+        ends[2] = before
+
+
+@kernel
+def _take_out(
+    table: Table, bits: I64, ends: I64, probes: Probes, row: int, slots: I64, rows: I64
+) -> tuple[int, int]:
+    pairs = 0
+    data = probes.data.ctypes.data
+    perhaps = np.empty(_BLOCK, dtype=np.int64)
+    while row < len(probes.codes):
+        end = min(row + _BLOCK, len(probes.codes))
+        count = _waited_for(bits, probes.codes, row, end, perhaps)
+        approach(table, probes.codes, perhaps[:count])
+        if table.wide == 0:
+            for j in range(count):
+                last = last_narrow(table, probes.codes[perhaps[j]])
+                if last >= 0:
+                    _approach_neighbours(table, next_of(table, last))
+        for j in range(count):
+            row = perhaps[j]
+            key, length = 0, 0
+            if table.wide != 0:
+                key = data + probes.offsets[row]
+                length = probes.offsets[row + 1] - probes.offsets[row]
+            at = find(table, probes.codes[row], key, length)
+            if at < 0:
+                continue
+            last = last_of(table, at)
+            while True:
+                if pairs == len(slots):
+                    return pairs, row
+                slot = next_of(table, last)
+                remove_first(table, at)
+                _unlink(table, ends, slot)
+                flags = table.records + slot * table.stride + _FLAGS
+                store8(flags, load8(flags) | _MATCHED)
+                slots[pairs] = slot
+                rows[pairs] = row
+                pairs += 1
+                if slot == last:
+                    break
+        row = end
+    return pairs, row
+
+
 @kernel
 def _release(table: Table, ends: I64, slots: I64, freed: I64) -> int:
     count = 0
@@ -385,25 +488,18 @@ def _release(table: Table, ends: I64, slots: I64, freed: I64) -> int:
             for slot in some:
                 code = np.uint64(load64(table.records + slot * table.stride))
                 prefetch(entries + 8 * ((hash_of(code) * total) >> 31))  # type: ignore[arg-type]
+            for (
+                slot
+            ) in some:  # and the neighbours in the queue; those that have none ask for what nobody reads
+                record = table.records + slot * table.stride
+                prefetch(table.records + load32(record + _BEFORE) * table.stride)
+                prefetch(table.records + load32(record + _AFTER) * table.stride)
         slot = slots[i]
         at = find_slot(table, slot)
         if at < 0 or next_of(table, last_of(table, at)) != slot:
             continue  # gone already: it matched several rows
         remove_first(table, at)
-        record = table.records + slot * table.stride
-        before, after = load32(record + _BEFORE), load32(record + _AFTER)
-        if before != _NOBODY:
-            store32(table.records + before * table.stride + _AFTER, after)
-        else:
-            ends[0] = after
-        if after != _NOBODY:
-            store32(table.records + after * table.stride + _BEFORE, before)
-        else:
-            ends[1] = before
-        if load8(record + _FLAGS) & _YOUNG:
-            ends[3] -= 1
-        elif ends[2] == slot:
-            ends[2] = before
+        _unlink(table, ends, slot)
         freed[count] = slot
         count += 1
     return count
