@@ -31,9 +31,9 @@ _SCAN = {
     "nvme": (6 << 20, 1 / 5),
     "object-store": (32 << 20, 2 / 5),
 }
-_USUAL_BLOCKS = (12 << 20, 1 / 5)  # single pages, many together
+_USUAL_BLOCKS = (8 << 20, 1 / 8)  # single pages, many together
 _BLOCKS = {_ONE_ARM: (6 << 20, 1 / 8)}
-_FRONT_SHARE = 0.4
+_FRONT_SHARE = 0.35
 _PINNED_SHARE = 0.25
 _LOOKUP_FRONT_SHARE = 0.97  # there is no window; what is left is for rounding
 

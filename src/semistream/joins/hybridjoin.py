@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats, Snapshot
+from semistream.joins.choosing import choose, simple_index
 from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
@@ -29,6 +30,7 @@ from semistream.master.keys import is_in
 
 I64 = NDArray[np.int64]
 OLDEST = 1.0
+_NONE = np.empty(0, dtype=np.int64)
 _LOOK_AHEAD = (
     1.25  # times as many tuples as choose: enough that about as many remain when those answered have left
 )
@@ -36,15 +38,15 @@ _LOOK_AHEAD = (
 
 @dataclass(frozen=True)
 class _Choice:
-    """Waiting tuples, the oldest of their keys, that choose, and the pages they choose; or whose keys are nowhere."""
+    """Waiting tuples that choose, and the pages they choose; or whose keys are nowhere."""
 
     chosen: I64
     complete: NDArray[np.bool_]  # which of them have all their pages among these
     pages: I64  # of the chosen, in order
     longest: I64  # where the first key alone has more than the disk buffer holds, its pages
     nowhere: I64
-    first: int  # slot of the oldest of them all
-    count: int  # how many tuples of the queue, from that one on, they stand for: of one key only the first chooses
+    first: int  # the slot of the oldest of them all
+    last: int  # and of the youngest that was asked
 
 
 @dataclass
@@ -126,20 +128,20 @@ class HybridJoin:
 
     def _choice(self, oldest: I64, found: Found) -> _Choice:
         """What these tuples choose, each key once; its pages are those found for it."""
-        begin, count = int(oldest[0]), len(oldest)
+        ends = int(oldest[0]), int(oldest[-1])
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
         first = np.sort(order[keys.take(order).starts()])
-        if len(first) < count:
+        if len(first) < len(oldest):
             oldest, found = oldest[first], found.at(first)
         nowhere = found.nowhere()
         missing = oldest[nowhere]
         if len(missing):
             oldest, found = oldest[~nowhere], found.select(~nowhere)
         if not len(oldest):
-            return _Choice(oldest, nowhere[:0], oldest, oldest, missing, begin, count)
+            return _Choice(oldest, nowhere[:0], oldest, oldest, missing, *ends)
         complete, pages = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
-        return _Choice(oldest, complete, pages, found.pages_of(0), missing, begin, count)
+        return _Choice(oldest, complete, pages, found.pages_of(0), missing, *ends)
 
     def _expected(self, choice: _Choice) -> _Choice | None:
         """What the next iteration will read, when the pages of this one have answered whom they can: it is read meanwhile.
@@ -151,9 +153,22 @@ class HybridJoin:
             return None
         if not self.waiting.reader.reads_ahead or self.parallel == 1 or self.finder.master.layout != "key":
             return None
-        oldest = self.waiting.window.oldest(choice.count + int(_LOOK_AHEAD * self.at_once))
-        if len(oldest) and int(oldest[0]) == choice.first:  # else older ones have been passed over
-            oldest = oldest[choice.count :]
+        window, count = self.waiting.window, int(_LOOK_AHEAD * self.at_once)
+        if int(window.oldest(1)[0]) == choice.first:
+            oldest, codes = window.behind(choice.last, count)
+        else:  # older ones have been passed over
+            oldest = window.oldest(count + len(choice.chosen))
+            codes = window.codes(oldest)
+        if not len(oldest):
+            return None
+        index = simple_index(self.finder.master) if self.block_pages == 1 else None
+        simple = choose(codes, index, choice.pages, self.at_once) if index is not None else None
+        if simple is not None and self.waiting.reader.fitting(simple[1]) == len(simple[1]):
+            chosen = oldest[simple[0]]
+            if not len(chosen):
+                return None
+            everyone = np.ones(len(chosen), dtype=np.bool_)
+            return _Choice(chosen, everyone, simple[1], _NONE, _NONE, int(chosen[0]), int(chosen[-1]))
         found = self.finder.find(self.waiting.keys(oldest))
         stays = np.flatnonzero(~found.meets(choice.pages))[: self.at_once]
         if not len(stays):
@@ -179,7 +194,12 @@ class HybridJoin:
 
     def _miss(self, chosen: I64) -> Answers:
         """Tuples of these keys met nothing in any page that could hold them."""
-        return self.waiting.miss(self.waiting.window.same_key(chosen)) if len(chosen) else iter(())
+        if not len(chosen):
+            return iter(())
+        keys = self.waiting.keys(chosen)
+        order = keys.argsort()
+        each = chosen[order[keys.take(order).starts()]]
+        return self.waiting.miss(self.waiting.window.same_key(each))
 
     def _long_key(self, chosen: I64, pages: I64) -> Answers:
         """A key whose rows fill more than the disk buffer: its pages are read in turns, for its tuples alone."""

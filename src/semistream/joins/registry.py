@@ -48,7 +48,7 @@ class Settings:
     disk_buffer: int | None = None  # bytes
     front_share: float | None = None  # of the memory: hot rows, or pinned pages
     block_pages: int | None = None  # b of the hybrid family
-    parallel: int = 384  # blocks chosen at once, as far as the disk buffer goes; 1 is the papers'
+    parallel: int = 256  # blocks chosen at once, as far as the disk buffer goes; 1 is the papers'
     per_step: int | None = None  # w of meshjoin
     at_once: bool = False  # every batch is answered before the next one is taken: `auto` need let nobody wait
 

@@ -196,6 +196,12 @@ class Window:
         _walk(self.table, int(self._ends[_OLDEST]), out)
         return out
 
+    def behind(self, slot: int, count: int) -> tuple[I64, U64]:
+        """The tuples that came next after a waiting one, oldest first, and their codes."""
+        slots, codes = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.uint64)
+        found = _walk_behind(self.table, slot, slots, codes)
+        return slots[:found], codes[:found]
+
     def at(self, position: float, count: int) -> I64:
         """The slots of the tuple at a position of the queue, 0 the newest and 1 the oldest, and of those before it.
 
@@ -353,6 +359,17 @@ def _walk(table: Table, slot: int, out: I64) -> None:
     for i in range(len(out)):
         out[i] = slot
         slot = load32(table.records + slot * table.stride + _AFTER)
+
+
+@kernel
+def _walk_behind(table: Table, slot: int, slots: I64, codes: U64) -> int:
+    for i in range(len(slots)):
+        slot = load32(table.records + slot * table.stride + _AFTER)
+        if slot == _NOBODY:
+            return i
+        slots[i] = slot
+        codes[i] = np.uint64(load64(table.records + slot * table.stride))
+    return len(slots)
 
 
 @kernel
