@@ -180,18 +180,7 @@ class TestRows:
         left = ss.enrich(df, store, on="k", how="left", memory=MEMORY)
         assert left.where("v is null and w is null").count() == left.count() == 499
 
-    @pytest.mark.parametrize(
-        "algorithm",
-        [
-            "auto",
-            pytest.param(
-                "hybridjoin",
-                marks=pytest.mark.xfail(
-                    strict=True, reason="the window's heap is as large as the first batch would have it"
-                ),
-            ),
-        ],
-    )
+    @pytest.mark.parametrize("algorithm", ["auto", "hybridjoin", "cmeshjoin"])
     def test_a_long_string_after_short_ones(self, spark, shop, algorithm):
         """Within the budget, but longer than what the first tuples would make one expect."""
         df = spark.range(0, 70_000, 1, 1).selectExpr(

@@ -68,7 +68,7 @@ class HybridJoin:
     @property
     def room(self) -> int:
         """Free places in the window."""
-        return self.waiting.window.room
+        return self.waiting.room
 
     @property
     def pending(self) -> int:

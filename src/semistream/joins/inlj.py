@@ -41,7 +41,7 @@ class IndexNestedLoopJoin:
     @property
     def room(self) -> int:
         """Free places in the queue."""
-        return self.waiting.window.room
+        return self.waiting.room
 
     @property
     def pending(self) -> int:

@@ -62,7 +62,7 @@ class MeshJoin:
     @property
     def room(self) -> int:
         """Free places, but no more than are let in per iteration."""
-        free = self.waiting.window.room
+        free = self.waiting.room
         return free if self.per_step is None else max(0, min(free, self.per_step - self.taken))
 
     @property
@@ -77,7 +77,12 @@ class MeshJoin:
 
     def offer(self, tuples: Tuples) -> tuple[Answers, int]:
         """Lines 7 and 8: add tuples to the window; nothing is answered before a page is read."""
+        places = self.waiting.window.capacity
         count = self.waiting.admit(tuples, self.room)
+        if (
+            self.per_step is not None and self.waiting.window.capacity != places
+        ):  # divided anew: w goes with it
+            self.per_step = -(-self.per_step * self.waiting.window.capacity // places)
         self._enter(self.read, count)
         self.taken += count
         return iter(()), count

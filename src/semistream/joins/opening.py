@@ -94,6 +94,14 @@ class OpenJoin:
         disks = [self.reader.disk, self.finder.index_disk if self.finder is not None else None]
         return sum(disk.stats.seconds for disk in disks if disk is not None)
 
+    @property
+    def heap_bytes(self) -> float:
+        """What the strings of a tuple may take in the window as it is divided now."""
+        behind = self.join.behind if isinstance(self.join, FrontStage) else self.join
+        behind = behind.hybrid if isinstance(behind, XHybridJoin) else behind
+        waiting = getattr(behind, "waiting", None)
+        return waiting.heap_bytes if isinstance(waiting, Waiting) else self.opening.heap_bytes
+
     def look_up_at(self, position: float) -> None:
         """Let the tuples at this position of the queue choose what is read, where tuples choose."""
         behind = self.join.behind if isinstance(self.join, FrontStage) else self.join

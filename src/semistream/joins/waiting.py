@@ -22,6 +22,7 @@ from semistream.memory.window import Window
 from semistream.ranges import spread
 
 I64 = NDArray[np.int64]
+_LONGER = 1.5  # times: strings so much longer than expected are worth another division of the window
 AT_ONCE = 1 << 15  # tuples that leave together: bounds the memory of what is put out
 _NOBODY = np.empty(0, dtype=np.int64)
 
@@ -34,7 +35,10 @@ class Waiting:
     reader: MasterReader
     window: Window
     stats: JoinStats
+    window_bytes: int
+    heap_bytes: float  # that the window is made for, of the strings of a tuple
     observer: Observer | None = None
+    wanted_heap_bytes: float | None = None  # once strings turn out longer: who waits leaves first
 
     @staticmethod
     def open(
@@ -47,15 +51,22 @@ class Waiting:
         who: str,
     ) -> Waiting:
         """Give all that is left of the budget to the window."""
-        layout = Window.layout(shape.window_leaves)
-        capacity = Window.capacity_for(layout, max(budget.left_bytes, 0), heap_bytes)
+        layout, nbytes = Window.layout(shape.window_leaves), max(budget.left_bytes, 0)
+        capacity = Window.capacity_for(layout, nbytes, heap_bytes)
         window = Window.allocate(budget, layout, max(capacity, 1), heap_bytes, wide=shape.wide, who=who)
-        return Waiting(shape, reader, window, stats)
+        return Waiting(shape, reader, window, stats, nbytes, heap_bytes)
+
+    @property
+    def room(self) -> int:
+        """Free places; none as long as somebody waits in a window that is to be divided anew."""
+        return 0 if self.wanted_heap_bytes is not None and self.window.waiting else self.window.room
 
     def admit(self, tuples: Tuples, most: int) -> int:
         """Let tuples wait, from the first on, as many as there is room for; give how many."""
         at = tuples.at[:most]
         count = self.window.fits(tuples.rows, at)
+        if count < min(len(at), self.window.room):
+            count = self._longer_strings(tuples, at, count)
         if not count and most > 0 and len(at) and not self.window.waiting:
             raise InvalidInputError(
                 "a stream tuple in the window",
@@ -66,6 +77,37 @@ class Waiting:
             self.window.admit(tuples.rows, at[:count], tuples.codes[:count])
             self.stats.admitted += count
         return count
+
+    def _longer_strings(self, tuples: Tuples, at: I64, count: int) -> int:
+        """The window is out of bytes, not of places: divide it anew, at once or when it is empty; how many fit then."""
+        sizes = string_bytes(tuples.rows, at)
+        wanted = 1.1 * float(sizes.mean()) + 1
+        waiting = self.window.waiting
+        is_empty = not waiting and not count
+        if is_empty or (wanted > _LONGER * self.heap_bytes and waiting + count < self.window.capacity // 4):
+            self.wanted_heap_bytes = max(wanted, self.wanted_heap_bytes or 0.0, self.heap_bytes)
+        if self.wanted_heap_bytes is None or waiting:
+            return count
+        self._divide(self.wanted_heap_bytes, int(sizes[0]))
+        return self.window.fits(tuples.rows, at)
+
+    def _divide(self, heap_bytes: float, longest: int) -> None:
+        """The empty window in the same memory, with fewer places and more bytes for each; at least the longest fits, if it can."""
+        layout, released = self.window.store.layout, self.window.released
+        capacity = Window.capacity_for(layout, self.window_bytes, heap_bytes)
+        while capacity and layout.heap_bytes(capacity, heap_bytes) < longest:
+            heap_bytes *= _LONGER
+            capacity = Window.capacity_for(layout, self.window_bytes, heap_bytes)
+        self.wanted_heap_bytes = None
+        if not capacity:
+            return
+        budget, self.heap_bytes = Budget(self.window_bytes), heap_bytes
+        del self.window  # its memory is needed
+        self.window = Window.allocate(
+            budget, layout, capacity, heap_bytes, wide=self.shape.wide, who="a window divided anew"
+        )
+        self.window.released = released
+        self.stats.used["window"] = budget.taken["window"]
 
     def match(self, loaded: Loaded, rows: I64 | None = None) -> Generator[pa.RecordBatch, None, I64]:
         """Join loaded rows, or some of them, with the waiting tuples.

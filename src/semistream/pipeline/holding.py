@@ -312,7 +312,7 @@ class Slot:
         if len(snapshot.tuples):
             begun = int(np.count_nonzero(snapshot.met))  # the oldest
             position, part = position_of(join)
-            where = Scan(position, scan.version, part, kept.opened.opening.heap_bytes)
+            where = Scan(position, scan.version, part, kept.opened.heap_bytes)
             first = Snapshot(
                 snapshot.tuples.slice(0, begun),
                 snapshot.met[:begun],

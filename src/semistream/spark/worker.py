@@ -153,7 +153,7 @@ class Kept:
 
     def serves(self, schema: pa.Schema, master: Master, heap_bytes: float | None = None) -> bool:
         """Whether it can go on: with this stream, and with this version or another one of the same store."""
-        if heap_bytes not in (None, self.opened.opening.heap_bytes):
+        if heap_bytes not in (None, self.opened.heap_bytes):
             return False
         current = self.opened.opening.master
         same_store = master.version != current.version or master.manifest == current.manifest
