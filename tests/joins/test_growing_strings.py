@@ -70,6 +70,72 @@ def test_the_window_fills_again_once_it_knows_better(algorithm, master):
     assert most_waiting([0, 120, 120, 120]) >= 0.8 * most_waiting([120, 120, 120, 120])
 
 
+def advances(algorithm, store, batches, memory=400_000):
+    joined = ss.join(batches, store, on="k", how="left", algorithm=algorithm, memory=memory)
+    rows = sum(len(batch) for batch in joined)
+    return joined.stats.advances, rows
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "r-meshjoin", "hybridjoin"])
+def test_small_batches_do_not_keep_the_window_from_being_divided(algorithm, tmp_path):
+    """What is let in after the window was emptied may fit into it as it was: it is divided all the same."""
+    numbers = np.arange(30_000)
+    store = ss.build_master(pa.table({"k": numbers, "v": numbers}), tmp_path / "s", key="k", page_bytes=4096)
+
+    def cut(lengths):
+        return [b.slice(i, 50) for b in batches_of(lengths, 30_000, 2_000) for i in range(0, 2_000, 50)]
+
+    grown, rows = advances(algorithm, store, cut([12, 120, 120, 120]))
+    known, _ = advances(algorithm, store, cut([120, 120, 120, 120]))
+    assert rows == 8_000
+    assert grown <= 1.5 * known
+
+
+@pytest.mark.parametrize("algorithm", ["r-meshjoin", "hybridjoin"])
+def test_one_long_string_does_not_shrink_the_window_for_good(algorithm, master):
+    _, store = master
+    short = list(batches_of([12] * 8, keys=3_000, rows=1_000))
+    long = list(batches_of([12, 100_002], keys=3_000, rows=1))[1:]
+    usual, _ = advances(algorithm, store, short)
+    once, rows = advances(algorithm, store, [*short[:2], *long, *short[2:]])
+    assert rows == 8_001
+    assert once <= 2 * usual + 20
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9])
+def test_a_string_that_fits_alone_is_taken(part, master):
+    _, store = master
+    length = int(part * 230_000) // 6 * 6
+    batches = list(batches_of([6, length, 6], keys=3_000, rows=3))
+    _, rows = advances("hybridjoin", store, batches)
+    assert rows == 9
+
+
+def test_tuples_that_have_begun_find_their_places_again(master):
+    """In the snapshot are short tuples that have met a part of the master, and long ones that have met nothing."""
+    rows, store = master
+    batches = [*batches_of([12], keys=3_000, rows=1_500), *list(batches_of([6, 4_002], 3_000, 200))[1:]]
+    joined = ss.join(batches, store, on="k", how="left", algorithm="r-meshjoin", memory=400_000)
+    out = [next(joined)]
+    snapshot = None
+    for batch in joined:
+        out.append(batch)
+        if joined.stats.tuples > 1_500:
+            break
+    while snapshot is None:
+        try:
+            snapshot = joined.snapshot()
+        except InvalidInputError:  # answers of the last step are still to be taken
+            out.append(next(joined))
+    nothing = pa.Table.from_batches([], schema=batches[0].schema)
+    resumed = ss.join(
+        nothing, store, on="k", how="left", algorithm="r-meshjoin", memory=400_000, resume=snapshot
+    )
+    out += list(resumed)
+    got = multiset(pa.Table.from_batches(out))
+    assert got == expected(pa.Table.from_batches(batches), rows, ["k"], "left")
+
+
 def test_a_string_longer_than_the_memory_is_an_error_that_says_so(master):
     _, store = master
     batches = batches_of([6, 600_000], keys=3_000, rows=2)

@@ -106,6 +106,57 @@ def test_what_is_read_ahead_may_turn_out_otherwise(algorithm, drawn, tmp_path_fa
     assert got == expected(kept, master, ["k"], "left")
 
 
+@pytest.mark.parametrize("algorithm", ["hybridjoin", "chybridjoin"])
+@pytest.mark.parametrize("seed", range(4))
+def test_many_tuples_of_one_key_that_is_before_all_pages(algorithm, seed, tmp_path):
+    """As of "unknown": they leave together, wherever in the queue they are, also behind the last that chose."""
+    generator = np.random.default_rng(seed)
+    keys = np.arange(1, 20_001)
+    master = pa.table({"k": keys, "v": keys * 3})
+    built = ss.build_master(master, tmp_path / "s", key="k", page_bytes=4096)
+    asked = generator.integers(1, 20_001, 6_000) * (generator.random(6_000) > 0.3)
+    stream = pa.table({"k": asked, "n": np.arange(6_000)})
+    out = ss.join(
+        stream,
+        built,
+        on="k",
+        how="left",
+        algorithm=algorithm,
+        memory=200_000,
+        disk="buffered",
+        settings=Settings(parallel=8, disk_buffer=16 * 4096),
+    )
+    got: Counter = sum((multiset(pa.Table.from_batches([b])) for b in out), Counter())
+    assert got == expected(stream, master, ["k"], "left")
+
+
+def test_a_key_over_the_edge_of_two_pages_is_not_passed_over_for_ever(tmp_path):
+    """Whoever comes after it asks now for the one page, now for the other; what is read ahead never has both by itself."""
+    rows = np.arange(7_000)
+    built = ss.build_master(pa.table({"k": rows // 7, "v": rows}), tmp_path / "s", key="k", page_bytes=4096)
+    pages = built.index.find(built.codec.encode([pa.array(range(1_000))]))
+    over = int(np.flatnonzero(pages.last - pages.first == 1)[0])
+    before, behind = over - 20, over + 20
+    schema = pa.schema({"k": pa.int64(), "n": pa.int64()})
+    with_disks = opened(schema, built, "hybridjoin", disk_buffer=8 * 4096, parallel=4)
+    join, shape = with_disks.join, with_disks.opening.shape
+
+    def offer(*keys):
+        offered(join, shape, pa.record_batch({"k": list(keys), "n": [0] * len(keys)}, schema=schema))
+
+    offer(*[before] * join.at_once, behind)  # one page is read, the other is to be read next
+    list(join.advance())
+    assert join.following is not None
+    offer(over)
+    for _ in range(50):
+        offer(before, behind)
+        if any(over in batch["k"].to_pylist() for batch in join.advance()):
+            break
+    else:
+        pytest.fail("it waits for ever")
+    with_disks.close()
+
+
 @pytest.mark.parametrize("algorithm", ["meshjoin", "r-meshjoin", "cmeshjoin"])
 @given(drawn=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

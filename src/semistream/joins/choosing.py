@@ -60,8 +60,8 @@ def _choose(codes: U64, firsts: U64, passed: I64, chosen: I64, pages: I64) -> tu
     for word in range(words):
         bits = wanted[word]
         if bits:
-            for bit in range(64):
-                if (bits >> np.uint64(bit)) & one:
-                    pages[different] = 64 * word + bit
+            for place in range(64):
+                if (bits >> np.uint64(place)) & one:
+                    pages[different] = 64 * word + place
                     different += 1
     return count, different

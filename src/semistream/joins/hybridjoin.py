@@ -45,8 +45,6 @@ class _Choice:
     pages: I64  # of the chosen, in order
     longest: I64  # where the first key alone has more than the disk buffer holds, its pages
     nowhere: I64
-    first: int  # the slot of the oldest of them all
-    last: int  # and of the youngest that was asked
 
 
 @dataclass
@@ -108,11 +106,11 @@ class HybridJoin:
             self.following = expected, self.waiting.window.released
 
     def _known_choice(self) -> _Choice | None:
-        """What was expected of this iteration, if nobody left the window since but by the last one."""
+        """What was expected of this iteration, if nobody left the window since but by the last one, and as many may choose."""
         following, self.following = self.following, None
         if following is None or self.look_up < OLDEST or following[1] != self.waiting.window.released:
             return None
-        return following[0]
+        return following[0] if len(following[0].chosen) <= self.at_once else None
 
     def _oldest(self) -> I64:
         """READ the oldest join attribute values from Q."""
@@ -128,7 +126,6 @@ class HybridJoin:
 
     def _choice(self, oldest: I64, found: Found) -> _Choice:
         """What these tuples choose, each key once; its pages are those found for it."""
-        ends = int(oldest[0]), int(oldest[-1])
         keys = self.waiting.keys(oldest)
         order = keys.argsort()
         first = np.sort(order[keys.take(order).starts()])
@@ -139,9 +136,9 @@ class HybridJoin:
         if len(missing):
             oldest, found = oldest[~nowhere], found.select(~nowhere)
         if not len(oldest):
-            return _Choice(oldest, nowhere[:0], oldest, oldest, missing, *ends)
+            return _Choice(oldest, nowhere[:0], oldest, oldest, missing)
         complete, pages = found.blocks(self.block_pages, self.finder.pages, self.waiting.reader)
-        return _Choice(oldest, complete, pages, found.pages_of(0), missing, *ends)
+        return _Choice(oldest, complete, pages, found.pages_of(0), missing)
 
     def _expected(self, choice: _Choice) -> _Choice | None:
         """What the next iteration will read, when the pages of this one have answered whom they can: it is read meanwhile.
@@ -154,8 +151,8 @@ class HybridJoin:
         if not self.waiting.reader.reads_ahead or self.parallel == 1 or self.finder.master.layout != "key":
             return None
         window, count = self.waiting.window, int(_LOOK_AHEAD * self.at_once)
-        if int(window.oldest(1)[0]) == choice.first:
-            oldest, codes = window.behind(choice.last, count)
+        if window.oldest(1)[0] == choice.chosen[0]:
+            oldest, codes = window.behind(int(choice.chosen[-1]), count)
         else:  # older ones have been passed over
             oldest = window.oldest(count + len(choice.chosen))
             codes = window.codes(oldest)
@@ -168,9 +165,9 @@ class HybridJoin:
             if not len(chosen):
                 return None
             everyone = np.ones(len(chosen), dtype=np.bool_)
-            return _Choice(chosen, everyone, simple[1], _NONE, _NONE, int(chosen[0]), int(chosen[-1]))
+            return _Choice(chosen, everyone, simple[1], _NONE, _NONE)
         found = self.finder.find(self.waiting.keys(oldest))
-        stays = np.flatnonzero(~found.meets(choice.pages))[: self.at_once]
+        stays = np.flatnonzero(~found.within(choice.pages))[: self.at_once]
         if not len(stays):
             return None
         expected = self._choice(oldest[stays], found.at(stays))

@@ -23,6 +23,7 @@ from semistream.joins.planning import planned, rate_retuner_for, retuner_for
 from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, shape_join
+from semistream.joins.waiting import typical_bytes
 from semistream.master import Master
 from semistream.memory.rowstore import string_bytes
 from semistream.shedding import WEIGHT_COLUMN, ArrivalClock, Shedding
@@ -203,4 +204,4 @@ def string_bytes_of(shape: JoinShape, batch: pa.RecordBatch | None) -> float:
     tuples, _ = shape.keyed(batch)
     if not len(tuples):
         return 16.0
-    return 1.1 * float(string_bytes(tuples.rows, tuples.at).mean()) + 1
+    return typical_bytes(string_bytes(tuples.rows, tuples.at))

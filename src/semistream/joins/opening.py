@@ -179,7 +179,7 @@ def moved_to(opened: OpenJoin, master: Master) -> OpenJoin:
     stats = opened.join.stats
     if not opened.move_to(master):
         opened.close()
-        opened.opening = opening = replace(opened.opening, master=master)
+        opened.opening = opening = replace(opened.opening, master=master, heap_bytes=opened.heap_bytes)
         opened.join = opened.reader = opened.finder = current = None  # type: ignore[assignment]  # memory that is needed
         reserve_bytes = reserve_for(master, opening.memory_bytes)
         opened = open_join(replace(opening, reserve_bytes=reserve_bytes), stats)

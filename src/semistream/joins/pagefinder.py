@@ -64,12 +64,12 @@ class Found:
         np.cumsum(counts, out=starts[1:])
         return Found(starts, self.pages[spread(self.starts[keys], counts)])
 
-    def meets(self, pages: I64) -> NDArray[np.bool_]:
-        """The keys that one of these pages may hold; the pages are in order."""
-        met = np.zeros(len(self.starts) - 1, dtype=np.bool_)
+    def within(self, pages: I64) -> NDArray[np.bool_]:
+        """The keys that these pages may hold, and no other; the pages are in order."""
+        inside = ~self.nowhere()
         at = np.minimum(np.searchsorted(pages, self.pages), len(pages) - 1)
-        met[np.repeat(np.arange(len(met)), np.diff(self.starts))[pages[at] == self.pages]] = True
-        return met
+        inside[np.repeat(np.arange(len(inside)), np.diff(self.starts))[pages[at] != self.pages]] = False
+        return inside
 
     def blocks(self, block_pages: int, total: int, reader: MasterReader) -> tuple[NDArray[np.bool_], I64]:
         """Blocks of pages for the keys, first come first, as many as the disk buffer holds.

@@ -36,9 +36,10 @@ class Waiting:
     window: Window
     stats: JoinStats
     window_bytes: int
-    heap_bytes: float  # that the window is made for, of the strings of a tuple
+    first_heap_bytes: float  # that the window was made for, of the strings of a tuple
+    heap_bytes: float  # that it is made for now
     observer: Observer | None = None
-    wanted_heap_bytes: float | None = None  # once strings turn out longer: who waits leaves first
+    wanted_heap_bytes: float | None = None  # once strings turn out longer or shorter: who waits leaves first
 
     @staticmethod
     def open(
@@ -54,7 +55,7 @@ class Waiting:
         layout, nbytes = Window.layout(shape.window_leaves), max(budget.left_bytes, 0)
         capacity = Window.capacity_for(layout, nbytes, heap_bytes)
         window = Window.allocate(budget, layout, max(capacity, 1), heap_bytes, wide=shape.wide, who=who)
-        return Waiting(shape, reader, window, stats, nbytes, heap_bytes)
+        return Waiting(shape, reader, window, stats, nbytes, heap_bytes, heap_bytes)
 
     @property
     def room(self) -> int:
@@ -64,6 +65,8 @@ class Waiting:
     def admit(self, tuples: Tuples, most: int) -> int:
         """Let tuples wait, from the first on, as many as there is room for; give how many."""
         at = tuples.at[:most]
+        if len(at) and (self.wanted_heap_bytes is not None or self.heap_bytes != self.first_heap_bytes):
+            self._divide_if_wanted(tuples, at)
         count = self.window.fits(tuples.rows, at)
         if count < min(len(at), self.window.room):
             count = self._longer_strings(tuples, at, count)
@@ -80,26 +83,31 @@ class Waiting:
 
     def _longer_strings(self, tuples: Tuples, at: I64, count: int) -> int:
         """The window is out of bytes, not of places: divide it anew, at once or when it is empty; how many fit then."""
-        sizes = string_bytes(tuples.rows, at)
-        wanted = 1.1 * float(sizes.mean()) + 1
+        wanted = typical_bytes(string_bytes(tuples.rows, at))
         waiting = self.window.waiting
-        is_empty = not waiting and not count
-        if is_empty or (wanted > _LONGER * self.heap_bytes and waiting + count < self.window.capacity // 4):
-            self.wanted_heap_bytes = max(wanted, self.wanted_heap_bytes or 0.0, self.heap_bytes)
-        if self.wanted_heap_bytes is None or waiting:
-            return count
-        self._divide(self.wanted_heap_bytes, int(sizes[0]))
+        is_stuck = not waiting and not count
+        if is_stuck or (wanted > _LONGER * self.heap_bytes and waiting + count < self.window.capacity // 4):
+            self.wanted_heap_bytes = max(wanted, self.wanted_heap_bytes or 0.0)
+            self._divide_if_wanted(tuples, at, least=count)
         return self.window.fits(tuples.rows, at)
 
-    def _divide(self, heap_bytes: float, longest: int) -> None:
-        """The empty window in the same memory, with fewer places and more bytes for each; at least the longest fits, if it can."""
+    def _divide_if_wanted(self, tuples: Tuples, at: I64, least: int = 0) -> None:
+        """Divide the window for what comes now, once it is empty; not where fewer than `least` of these would fit then."""
+        sizes = string_bytes(tuples.rows, at)
+        if self.wanted_heap_bytes is None:  # it was divided for longer strings than come now
+            shorter = max(typical_bytes(sizes), self.first_heap_bytes)
+            if self.heap_bytes <= _LONGER * shorter:
+                return
+            self.wanted_heap_bytes = shorter
+        if self.window.waiting:
+            return
+        heap_bytes, self.wanted_heap_bytes = self.wanted_heap_bytes, None
         layout, released = self.window.store.layout, self.window.released
-        capacity = Window.capacity_for(layout, self.window_bytes, heap_bytes)
-        while capacity and layout.heap_bytes(capacity, heap_bytes) < longest:
-            heap_bytes *= _LONGER
-            capacity = Window.capacity_for(layout, self.window_bytes, heap_bytes)
-        self.wanted_heap_bytes = None
-        if not capacity:
+        capacity, heap_bytes = self._division(heap_bytes, int(sizes[0]))
+        fitting = int(
+            np.searchsorted(np.cumsum(sizes), layout.heap_bytes(capacity, heap_bytes), side="right")
+        )
+        if not capacity or min(fitting, capacity) < least:
             return
         budget, self.heap_bytes = Budget(self.window_bytes), heap_bytes
         del self.window  # its memory is needed
@@ -108,6 +116,16 @@ class Waiting:
         )
         self.window.released = released
         self.stats.used["window"] = budget.taken["window"]
+
+    def _division(self, heap_bytes: float, longest: int) -> tuple[int, float]:
+        """Places and bytes for each within the window's memory, so that a string of this length fits; no place if none does."""
+        layout = self.window.store.layout
+        while capacity := Window.capacity_for(layout, self.window_bytes, heap_bytes):
+            if layout.heap_bytes(capacity, heap_bytes) >= longest:
+                return capacity, heap_bytes
+            heap_bytes *= _LONGER
+        alone = layout.for_one_of(longest)
+        return Window.capacity_for(layout, self.window_bytes, alone), alone
 
     def match(self, loaded: Loaded, rows: I64 | None = None) -> Generator[pa.RecordBatch, None, I64]:
         """Join loaded rows, or some of them, with the waiting tuples.
@@ -249,6 +267,11 @@ class Waiting:
         return Snapshot.untouched(
             self.shape.tuples_of(self.window.store.get(oldest)), self.reader.master.version
         )
+
+
+def typical_bytes(sizes: I64) -> float:
+    """What the strings of a tuple take, a little more: the next may have longer ones."""
+    return 1.1 * float(sizes.mean()) + 1
 
 
 def _some(probes: Probes, rows: I64, *, wide: bool) -> Probes:

@@ -79,6 +79,10 @@ class RecordLayout:
         """Heap for so many rows."""
         return int(_HEAP_SLACK * heap_bytes_per_row * slots) + 1
 
+    def for_one_of(self, nbytes: int) -> float:
+        """`heap_bytes_per_row` of a store in which a row with so many bytes of strings fits, if only alone."""
+        return nbytes / _HEAP_SLACK
+
     @cached_property
     def plan(self) -> I64:
         """A row a leaf for the kernels: its offset, width and kind."""

@@ -412,7 +412,10 @@ def _set_matched(table: Table, slots: I64, matched: NDArray[np.bool_]) -> None:
 def _all_of_keys(table: Table, slots: I64, out: I64) -> int:
     count = 0
     for i in range(len(slots)):
-        last = last_of(table, find_slot(table, slots[i]))
+        at = find_slot(table, slots[i])
+        if at < 0:
+            continue  # nobody waits for it any more
+        last = last_of(table, at)
         slot = last
         while True:
             slot = next_of(table, slot)
