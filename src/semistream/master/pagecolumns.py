@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
-from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32
+from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32, store64
 from semistream.columnblock import (
     BITS,
     FIXED,
@@ -161,8 +161,11 @@ def from_pages(
 ) -> Made:
     """Put loaded rows together as columns; `plan` has a row a leaf: its first buffer, width and kind."""
     count = len(at)
-    pages, inside = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    _split(first_row, at, pages, inside)
+    buffers, inside = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    _split(first_row, at, buffers, inside)
+    lists, step = address.ctypes.data, 8 * address.shape[1]
+    for i in range(count):  # from the number of a row's page to the address of its list of buffers
+        buffers[i] = lists + step * buffers[i]
     places = np.empty((len(plan), PLACES), dtype=np.int64)
     widths, kinds = plan[:, 1], plan[:, 2]
     block = np.empty(place_parts(kinds, widths, nullable, count, places), dtype=np.uint8)
@@ -170,27 +173,36 @@ def from_pages(
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
         for c in range(len(plan)):  # every row is somewhere else: ask for all before waiting for any
-            first, kind, step = plan[c, 0], kinds[c], 4 if kinds[c] == STRING else widths[c]
+            values, kind, width = 8 * plan[c, 0] + 8, kinds[c], 4 if kinds[c] == STRING else widths[c]
             if kind in (FIXED, STRING):
                 for i in range(begin, end):
-                    prefetch(buffer + address[pages[i], first + 1] + step * inside[i])
+                    prefetch(buffer + load64(buffers[i] + values) + width * inside[i])
         for c in range(len(plan)):
-            first, width, kind = plan[c, 0], widths[c], kinds[c]
+            values, width, kind = 8 * plan[c, 0] + 8, widths[c], kinds[c]
             to = base + places[c, 0]
             if kind == FIXED:
-                for i in range(begin, end):
-                    start = address[pages[i], first + 1]
-                    if start < 0:  # a column of nulls may have no values at all
-                        for j in range(width):
-                            store8(to + width * i + j, 0)
-                    else:
-                        copy_value(to + width * i, buffer + start + width * inside[i], width)
+                if width == 8:
+                    for i in range(begin, end):
+                        start = load64(buffers[i] + values)
+                        store64(to + 8 * i, load64(buffer + start + 8 * inside[i]) if start >= 0 else 0)
+                elif width == 4:
+                    for i in range(begin, end):
+                        start = load64(buffers[i] + values)
+                        store32(to + 4 * i, load32(buffer + start + 4 * inside[i]) if start >= 0 else 0)
+                else:
+                    for i in range(begin, end):
+                        start = load64(buffers[i] + values)
+                        if start < 0:  # a column of nulls may have no values at all
+                            for j in range(width):
+                                store8(to + width * i + j, 0)
+                        else:
+                            copy_value(to + width * i, buffer + start + width * inside[i], width)
             elif kind == STRING:
                 if begin == 0:
                     store32(to, 0)
                 total = places[c, 4]
                 for i in range(begin, end):
-                    start = address[pages[i], first + 1]
+                    start = load64(buffers[i] + values)
                     if start >= 0:
                         start += buffer + 4 * inside[i]
                         total += load32(start + 4) - load32(start)
@@ -198,32 +210,29 @@ def from_pages(
                 places[c, 4] = total
             elif kind == BITS:
                 for i in range(begin, end):
-                    put_bit(to, i, _bit(buffer, address[pages[i], first + 1], inside[i], 0))
+                    put_bit(to, i, _bit(buffer, load64(buffers[i] + values), inside[i], 0))
             if nullable[c]:
                 nulls = 0
                 for i in range(begin, end):
-                    bit = _bit(buffer, address[pages[i], first], inside[i], 1)
+                    bit = _bit(buffer, load64(buffers[i] + values - 8), inside[i], 1)
                     put_bit(base + places[c, 1], i, bit)
                     nulls += 1 - bit
                 places[c, 2] += nulls
     text = np.empty(place_text(kinds, places), dtype=np.uint8)
     for c in range(len(plan)):
         if kinds[c] == STRING and len(text):
-            first, offsets, to = plan[c, 0], base + places[c, 0], text.ctypes.data + places[c, 3]
+            values, offsets, to = 8 * plan[c, 0] + 8, base + places[c, 0], text.ctypes.data + places[c, 3]
             for i in range(count):
                 if i + _ROWS_AHEAD < count:
-                    page, row = pages[i + _ROWS_AHEAD], inside[i + _ROWS_AHEAD]
-                    if address[page, first + 1] >= 0:
-                        prefetch(
-                            buffer
-                            + address[page, first + 2]
-                            + load32(buffer + address[page, first + 1] + 4 * row)
-                        )
+                    ahead = buffers[i + _ROWS_AHEAD] + values
+                    if load64(ahead) >= 0:
+                        start = load32(buffer + load64(ahead) + 4 * inside[i + _ROWS_AHEAD])
+                        prefetch(buffer + load64(ahead + 8) + start)
                 begin = load32(offsets + 4 * i)
                 length = load32(offsets + 4 * i + 4) - begin
                 if length > 0:
-                    start = load32(buffer + address[pages[i], first + 1] + 4 * inside[i])
-                    copy_short(to + begin, buffer + address[pages[i], first + 2] + start, length)
+                    start = load32(buffer + load64(buffers[i] + values) + 4 * inside[i])
+                    copy_short(to + begin, buffer + load64(buffers[i] + values + 8) + start, length)
     return block, text, places
 
 
