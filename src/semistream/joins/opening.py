@@ -97,15 +97,12 @@ class OpenJoin:
     @property
     def heap_bytes(self) -> float:
         """What the strings of a tuple may take in the window as it is divided now."""
-        behind = self.join.behind if isinstance(self.join, FrontStage) else self.join
-        behind = behind.hybrid if isinstance(behind, XHybridJoin) else behind
-        waiting = getattr(behind, "waiting", None)
+        waiting = getattr(innermost(self.join), "waiting", None)
         return waiting.heap_bytes if isinstance(waiting, Waiting) else self.opening.heap_bytes
 
     def look_up_at(self, position: float) -> None:
         """Let the tuples at this position of the queue choose what is read, where tuples choose."""
-        behind = self.join.behind if isinstance(self.join, FrontStage) else self.join
-        hybrid = behind.hybrid if isinstance(behind, XHybridJoin) else behind
+        hybrid = innermost(self.join)
         if isinstance(hybrid, HybridJoin):
             hybrid.look_up = position
 
@@ -146,6 +143,12 @@ class OpenJoin:
         if isinstance(behind, MeshJoin):
             behind.restart(_per_step(self.opening, behind.waiting))
         return True
+
+
+def innermost(join: Join) -> Join:
+    """The join behind hot rows and pinned pages: where tuples wait, if they do."""
+    behind = join.behind if isinstance(join, FrontStage) else join
+    return behind.hybrid if isinstance(behind, XHybridJoin) else behind
 
 
 def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:

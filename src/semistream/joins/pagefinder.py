@@ -52,10 +52,7 @@ class Found:
 
     def select(self, which: NDArray[np.bool_]) -> Found:
         """Some of the keys."""
-        counts = np.diff(self.starts)
-        starts = np.zeros(int(which.sum()) + 1, dtype=np.int64)
-        np.cumsum(counts[which], out=starts[1:])
-        return Found(starts, self.pages[np.repeat(which, counts)])
+        return self.at(np.flatnonzero(which))
 
     def at(self, keys: I64) -> Found:
         """The keys at these positions."""
@@ -128,7 +125,7 @@ class PageFinder:
         return self.master.pages
 
     def find(self, keys: Keys) -> Found:
-        """The pages of each key, which are distinct."""
+        """The pages of each key."""
         if not self.pages:
             return Found(np.zeros(len(keys) + 1, dtype=np.int64), np.empty(0, dtype=np.int64))
         if self.master.key_index is None:

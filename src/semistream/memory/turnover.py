@@ -83,7 +83,7 @@ def _held(wait: F64) -> F64:
 def _mean_waits(waits: F64, reads: F64) -> F64:
     """Of blocks that were read often enough their own, of the others what they have together."""
     known = reads >= _ENOUGH_READS
-    if waits[~known].sum() and reads[~known].sum() >= _ENOUGH_READS:
+    if reads[~known].sum() >= _ENOUGH_READS:
         rest = waits[~known].sum() / reads[~known].sum()
     else:
         rest = waits.sum() / max(reads.sum(), 1.0)

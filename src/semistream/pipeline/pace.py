@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistream.joins.base import Join
-from semistream.joins.frontstage import FrontStage
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.meshjoin import MeshJoin
+from semistream.joins.opening import innermost
 from semistream.joins.waiting import Waiting
-from semistream.joins.xhybridjoin import XHybridJoin
 from semistream.pipeline.waiting import ENTERED
 
 EVERYBODY = (1 << 63) - 1
@@ -36,7 +35,7 @@ class Pace:
     @staticmethod
     def of(join: Join, *, due_us: int, share: float, parallel: int, part: tuple[int, int] | None) -> Pace:
         """Of a join in which nobody waits."""
-        scan = _behind(join)
+        scan = innermost(join)
         if isinstance(scan, MeshJoin):
             scan.restart(None)  # what a micro-batch brings is let in as far as there is room
             scan.part = part
@@ -44,12 +43,12 @@ class Pace:
 
     def begin(self) -> None:
         """Count from here: who waited before has been let in again."""
-        scan = _behind(self.join)
+        scan = innermost(self.join)
         self._begun_at = scan.read if isinstance(scan, MeshJoin) else 0
 
     def may_read(self, *, full: bool) -> bool:
         """Whether the join may do one more access; it is set up so that this one does not go too far."""
-        behind, late = _behind(self.join), self._late()
+        behind, late = innermost(self.join), self._late()
         if isinstance(behind, MeshJoin):
             budget = max(1, math.ceil(behind.pages * self.share - 1e-6))
             behind.most = None if late else max(0, budget - (behind.read - self._begun_at))
@@ -68,7 +67,7 @@ class Pace:
 
 def let_go(join: Join) -> None:
     """Empty a join whose waiting tuples have been written down, so that it can be used again."""
-    behind = _behind(join)
+    behind = innermost(join)
     waiting = getattr(behind, "waiting", None)
     if isinstance(waiting, Waiting):
         waiting.window.release(waiting.window.oldest(waiting.window.waiting))
@@ -78,10 +77,5 @@ def let_go(join: Join) -> None:
 
 def position_of(join: Join) -> tuple[int, tuple[int, int] | None]:
     """Where a scan stands, and over which pages."""
-    behind = _behind(join)
+    behind = innermost(join)
     return (behind.position, behind.part) if isinstance(behind, MeshJoin) else (0, None)
-
-
-def _behind(join: Join) -> Join:
-    behind = join.behind if isinstance(join, FrontStage) else join
-    return behind.hybrid if isinstance(behind, XHybridJoin) else behind
