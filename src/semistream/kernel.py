@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numpy.typing import NDArray
 
 _WITHOUT_KERNELS = ("cost", "spark", "pipeline", "experiments", "cli")
 F = TypeVar("F", bound=Callable[..., object])
@@ -62,12 +60,3 @@ def _fingerprint() -> str:
         if path.relative_to(root).parts[0] not in _WITHOUT_KERNELS:
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-@kernel
-def load_number(buffer: NDArray[np.uint8], at: int, width: int) -> int:
-    """The little-endian number of `width` bytes at a position; the compiler makes one load of it."""
-    value = np.int64(0)
-    for j in range(width):
-        value |= np.int64(buffer[at + j]) << (8 * j)
-    return value  # type: ignore[return-value]  # compiled, it is a machine integer

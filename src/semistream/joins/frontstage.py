@@ -117,8 +117,12 @@ class FrontStage:
         """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""
         met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.least)
         full = self.hot.table.room == 0
-        worthy, frequency = self.recorder.worthy(loaded.probes.codes[met], frequency, full=full)
+        codes = loaded.probes.codes[met]
+        worthy, frequency = self.recorder.worthy(codes, frequency, full=full)
         if worthy is not None:
+            # Keys that repeat are counted once a row: all rows of a key or none.
+            if self.complete is not None:
+                worthy = np.isin(codes, codes[worthy])
             met, frequency = met[worthy], frequency[worthy]
         if len(met) and self.complete is not None:
             whole = self.complete(loaded, met)

@@ -4,7 +4,7 @@ Every tuple looks its key up through the index and reads the pages it is sent to
 many tuples as the disk buffer has pages for are given to the disk together, which is all the help a baseline gets; two
 tuples of one key still read its page twice.
 
-Cost: c_IO(1) + d_T c_H + c_O per tuple.
+Cost: c_IO(1) + (1 + d_T) c_H + c_S + c_A + c_O + c_E per tuple.
 """
 
 from __future__ import annotations

@@ -30,9 +30,11 @@ from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.joins.inmemory import InMemoryJoin
 from semistream.joins.lookup import BatchLookUp
 from semistream.joins.meshjoin import MeshJoin
+from semistream.joins.optimisedxhybridjoin import fill_hot_rows
 from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
 from semistream.joins.reader import Loaded, MasterReader, index_bytes, reserve_for
 from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
+from semistream.joins.rmeshjoin import r_meshjoin
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
@@ -253,7 +255,7 @@ class _Parts:
             return behind
         stage = FrontStage(behind, *front, _complete(self.master, self.finder))
         if self.name == "optimised-x-hybridjoin":
-            _fill(stage, reader)
+            fill_hot_rows(stage, reader)
         else:
             stage.watch(watched)
         return stage
@@ -288,6 +290,8 @@ class _Parts:
         return HybridJoin(waiting, self.finder, blocks, self.settings.parallel)
 
     def _behind(self, waiting: Waiting) -> Join:
+        if self.name == "r-meshjoin":
+            return r_meshjoin(waiting)
         if self.name in SCANNING:
             return MeshJoin(waiting, _per_step(self.opening, waiting))
         if self.name in ("inlj", "cinlj") and self.finder is not None:
@@ -356,14 +360,3 @@ def _first_pages(reader: MasterReader) -> Loaded | None:
     pages = np.arange(min(reader.pages_at_once, reader.master.pages), dtype=np.int64)
     pages = pages[: reader.fitting(pages)]
     return reader.load(pages) if len(pages) else None
-
-
-def _fill(stage: FrontStage, reader: MasterReader) -> None:
-    """OPT-X: load the first rows of the master into H_R, for good."""
-    for pages in reader.steps():
-        if not stage.hot.table.room:
-            return
-        loaded = reader.load(pages)
-        rows = np.arange(loaded.found.rows, dtype=np.int64)
-        rows = rows if stage.complete is None else rows[stage.complete(loaded, rows)]
-        stage.fill(loaded, rows)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
-from semistream.address import copy_short, load8, load32, load64, prefetch, store8, store32, store64
+from semistream.address import copy_short, load8, load16, load32, load64, prefetch, store8, store32, store64
 from semistream.columnblock import (
     BITS,
     FIXED,
@@ -28,13 +28,14 @@ from semistream.columnblock import (
     place_text,
     put_bit,
 )
-from semistream.kernel import inlined, kernel, load_number
+from semistream.kernel import inlined, kernel
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 ABSENT = -1
 _PAGES_AHEAD = 2
 _ROWS_AHEAD = 12
+_HEAD_BYTES = 128  # of a message, with the list of columns about as long as half that of their buffers
 _BLOCK = 64  # rows copied column by column
 
 
@@ -91,39 +92,38 @@ def locate(buffer: U8, starts: I64, buffers: int) -> LoadedPages:
     return LoadedPages(buffer, first_row, address)
 
 
-@kernel
-def _signed32(value: int) -> int:
-    return value - (1 << 32) if value >= (1 << 31) else value
-
-
-@kernel
-def _field(buffer: U8, table: int, index: int) -> int:
-    """The position of a field of a flatbuffer's table; 0 where it is left out."""
-    vtable = table - _signed32(load_number(buffer, table, 4))
-    if 4 + 2 * index >= load_number(buffer, vtable, 2):
-        return 0
-    offset = load_number(buffer, vtable + 4 + 2 * index, 2)
+@inlined
+def _field(table: int, index: int) -> int:
+    """The address of a field of a flatbuffer's table; 0 where it is left out."""
+    back = load32(table)
+    vtable = table - (back - (1 << 32) if back >= (1 << 31) else back)
+    offset = load16(vtable + 4 + 2 * index) if 4 + 2 * index < load16(vtable) else 0
     return table + offset if offset else 0
 
 
 @kernel
 def _locate(buffer: U8, starts: I64, buffers: int, first_row: I64, address: I64) -> bool:
-    for page in range(len(starts)):
-        message = starts[page] + 8
-        body = message + load_number(buffer, starts[page] + 4, 4)
-        root = message + load_number(buffer, message, 4)
-        header = _field(buffer, root, 2)
-        batch = header + load_number(buffer, header, 4)
-        length = _field(buffer, batch, 0)
-        first_row[page + 1] = first_row[page] + (load_number(buffer, length, 8) if length else 0)
-        vector = _field(buffer, batch, 2)
-        vector += load_number(buffer, vector, 4)
-        if load_number(buffer, vector, 4) != buffers:
+    base, pages = buffer.ctypes.data, len(starts)
+    lists = address.ctypes.data
+    for page in range(pages):
+        if page + _PAGES_AHEAD < pages:  # they have left the nearest cache since they were verified
+            coming = base + starts[page + _PAGES_AHEAD]
+            for line in range(0, _HEAD_BYTES + 16 * buffers, 64):
+                prefetch(coming + line)
+        start = base + starts[page]
+        message = start + 8
+        body = starts[page] + 8 + load32(start + 4)
+        header = _field(message + load32(message), 2)
+        batch = header + load32(header)
+        length, vector = _field(batch, 0), _field(batch, 2)
+        first_row[page + 1] = first_row[page] + (load64(length) if length else 0)
+        vector += load32(vector)
+        if load32(vector) != buffers:
             return False
         for i in range(buffers):
             entry = vector + 4 + 16 * i
-            present = load_number(buffer, entry + 8, 8) > 0
-            address[page, i] = body + load_number(buffer, entry, 8) if present else ABSENT
+            store64(lists, body + load64(entry) if load64(entry + 8) > 0 else ABSENT)
+            lists += 8
     return True
 
 
