@@ -50,7 +50,13 @@ def alternate(cases: Mapping[str, Case], *, repeats: int) -> dict[str, list[floa
 
 
 def report(
-    name: str, figures: Mapping[str, Sequence[float]], ratios: Sequence[Ratio], *, unit: str, seed: int
+    name: str,
+    figures: Mapping[str, Sequence[float]],
+    ratios: Sequence[Ratio],
+    *,
+    unit: str,
+    seed: int,
+    title: str | None = None,
 ) -> bool:
     """Print the medians and the ratios, write the three files, and say whether every target was met."""
     print(f"\n{name} ({unit}; median of {len(next(iter(figures.values())))}, lowest .. highest)")
@@ -65,7 +71,7 @@ def report(
         )
         print(f"  {ratio.what}: {value:.2f} ({min(each):.2f} .. {max(each):.2f}){_verdict(ratio, good=good)}")
         met &= good
-    _write(name, figures, unit=unit, seed=seed)
+    _write(name, figures, unit=unit, seed=seed, title=title or name)
     return met
 
 
@@ -76,7 +82,7 @@ def _verdict(ratio: Ratio, *, good: bool) -> str:
     return f"; must be {goal}: {'reached' if good else 'NOT REACHED'}"
 
 
-def _write(name: str, figures: Mapping[str, Sequence[float]], *, unit: str, seed: int) -> None:
+def _write(name: str, figures: Mapping[str, Sequence[float]], *, unit: str, seed: int, title: str) -> None:
     folder = RESULTS / name.replace(" ", "-")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "data.csv").open("w", newline="") as file:
@@ -86,7 +92,7 @@ def _write(name: str, figures: Mapping[str, Sequence[float]], *, unit: str, seed
     (folder / "manifest.json").write_text(
         json.dumps(manifest(seed, len(next(iter(figures.values())))), indent=2)
     )
-    _plot(folder / "plot.png", name, figures, unit)
+    _plot(folder / "plot.png", title, figures, unit)
 
 
 def manifest(seed: int, repeats: int) -> dict[str, object]:
@@ -119,7 +125,7 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def _plot(path: Path, name: str, figures: Mapping[str, Sequence[float]], unit: str) -> None:
+def _plot(path: Path, title: str, figures: Mapping[str, Sequence[float]], unit: str) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -135,7 +141,11 @@ def _plot(path: Path, name: str, figures: Mapping[str, Sequence[float]], unit: s
     axes.invert_yaxis()
     if max(middles) > _FAR_APART * min(middles):
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    for i, values in enumerate(figures.values()):
+        axes.annotate(f" {middles[i]:.3g}", (max(values), i), va="center")
+    axes.margins(x=0.12)
     axes.set_xlabel(f"{unit}, median with lowest and highest")
-    axes.set_title(name)
+    axes.set_title(title)
     figure.savefig(path, dpi=120)
     plt.close(figure)

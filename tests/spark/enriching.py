@@ -133,7 +133,7 @@ def replace_bytes(path: Path, at: int, data: bytes) -> None:
 
 
 def ask(scenario: str, folder: Path) -> dict:
-    """Run a scenario of faulty.py in a process, and so a Spark application, of its own."""
+    """Run a scenario of faulty.py in a process, and so a Spark application, of its own; "said" is its standard error."""
     here = Path(__file__).parent
     done = subprocess.run(
         [sys.executable, here / "faulty.py", scenario, folder],
@@ -145,4 +145,4 @@ def ask(scenario: str, folder: Path) -> dict:
     )
     found = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert found, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    return json.loads(found[0].removeprefix("FOUND "))
+    return {**json.loads(found[0].removeprefix("FOUND ")), "said": done.stderr}

@@ -256,7 +256,25 @@ def connected_errors(spark, store: ss.Master, df) -> list[str]:
     return said
 
 
-SCENARIOS = {"worker-killed": worker_killed, "cluster": cluster, "connected": connected}
+def not_stopped(folder: Path) -> dict:
+    """A driver that ends when its query does, and leaves its session to itself."""
+    spark = session("local[1]")
+    spark.sparkContext.setLogLevel("ERROR")
+    store = ss.build_master(table(k=range(100), v=range(100)), folder / "master", key="k")
+    files = write_files(folder / "in", *(table(k=range(100), n=range(100)) for _ in range(5)))
+    found = ss.enrich(read_files(spark, files, SCHEMA), store, on="k", memory="1MB")
+    query = found.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    running = query.trigger(availableNow=True).start()
+    running.awaitTermination()
+    return {"batches": running.lastProgress.batchId + 1}
+
+
+SCENARIOS = {
+    "not-stopped": not_stopped,
+    "worker-killed": worker_killed,
+    "cluster": cluster,
+    "connected": connected,
+}
 
 if __name__ == "__main__":
     answer = SCENARIOS[sys.argv[1]](Path(sys.argv[2]))

@@ -284,6 +284,12 @@ class TestDeaths:
         left = [path.name for path in private_folder().iterdir() if path.name.startswith(f"{found['jvm']}.")]
         assert left == [], "shared memory that is nobody's"
 
+    def test_a_driver_that_does_not_stop_its_session_ends_quietly(self, tmp_path):
+        """Spark delivers events on a thread of its own: those of the last micro-batch find nobody any more."""
+        found = ask("not-stopped", tmp_path)
+        assert found["batches"] == 5
+        assert "StreamingQueryListenerBus" not in found["said"], found["said"][-3000:]
+
     @pytest.mark.long
     def test_an_executor_that_is_killed_is_replaced_and_swept_after(self, tmp_path):
         """JVMs of their own: local-cluster. What the dead one shared goes when the next worker starts."""

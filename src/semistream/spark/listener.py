@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from semistream.spark.events import java_listener
 from semistream.spark.metric_sinks import BatchMetrics, Prometheus, Sink, To, sink_for
 from semistream.spark.metrics import BatchId, counts_of
 
@@ -37,6 +39,11 @@ class MetricsListener(StreamingQueryListener):
     def __init__(self, to: To = "console") -> None:
         self._to = to
         self._sink: Sink | None = sink_for(to)
+
+    @cached_property
+    def _jlistener(self) -> Any:
+        """What Spark calls, where there is a JVM at hand."""
+        return java_listener(progress=self.onQueryProgress)
 
     @property
     def address(self) -> str | None:
