@@ -35,7 +35,7 @@ format: $(READY) ## put the code into the house format
 reproduce: $(READY)  ## the papers' claims, rerun and judged (20 minutes)
 	@$(RUN)/semistream reproduce
 
-bench: $(READY)  ## every figure, each against its baseline (takes three quarters of an hour)
+bench: $(READY)  ## the figures that fit into an hour, each against its baseline
 	@for b in zipf scan random_reads build kernels uniform joins join_memory enrich; do $(RUN)/python benchmarks/$$b.py || exit 1; done
 	@for s in sizes memory; do $(RUN)/python benchmarks/enrich.py $$s || exit 1; done
 

@@ -146,7 +146,12 @@ def test_import_needs_no_extra():
         "        if name.split('.')[0] in ('pyspark', 'rich', 'pandas', 'matplotlib', 'tpchgen'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "import semistream, semistream.workload\n"
+        "import tempfile, pyarrow as pa, semistream as ss, semistream.workload\n"
+        "t = pa.table({'k': [1, 2], 'v': [3, 4]})\n"
+        "m = ss.build_master(t, tempfile.mkdtemp() + '/m', key='k')\n"
+        "for a in ss.ALGORITHMS:\n"
+        "    joined = ss.join(t.select(['k']), m, on='k', algorithm=a, memory='4MB')\n"
+        "    assert sum(map(len, joined)) == 2, a\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -76,7 +76,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
     Args:
         master: Any master on the disk in question; it is only read.
         disk: "direct" or "buffered"; a profile's factors are returned as they are.
-        remember: Keep the result for `tune`, `join` and `enrich` on this machine and disk.
+        remember: Keep the result for `tune` and `join` on this machine and disk.
     """
     if disk in PROFILES:
         return _of_profile(disk)

@@ -89,7 +89,7 @@ def tune(
         on: As in `join`; the master's key by default.
         columns: As in `join`.
         disk: "direct", "buffered" or a simulated disk's profile.
-        parallel: Blocks that are chosen together: 1 is the papers', and the default on a simulated disk with one arm.
+        parallel: Blocks that are chosen together: 1 is the papers', and the default on a simulated disk.
 
     Returns:
         The parameters, the predicted rate and the curve around the optimum.
