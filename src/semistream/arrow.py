@@ -1,4 +1,4 @@
-"""Numbers between NumPy and Arrow, without a copy and without pandas.
+"""Numbers between NumPy and Arrow, without a copy and without pandas; strings in one form.
 
 pyarrow's own conversions load pandas where it is installed: 40 MB in every worker, for nothing.
 """
@@ -9,11 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 from numpy.typing import NDArray
 
 _KINDS = {
     pa.from_numpy_dtype(name): np.dtype(name)
     for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
+}
+_PLAIN = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
 }
 
 
@@ -51,3 +58,24 @@ def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
         return bits[begin : begin + count].view(np.bool_)
     kind = _KINDS[array.type]
     return np.frombuffer(buffer, dtype=kind, count=count, offset=begin * kind.itemsize)
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose strings have the one form that joins know; dictionaries are written out.
+
+    >>> plain(pa.record_batch({"a": pa.array(["x"]).dictionary_encode()})).schema.field("a").type
+    DataType(string)
+    """
+    schema = plain_schema(batch.schema)
+    return batch if schema.types == batch.schema.types else batch.cast(schema)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of batches that `plain` gives."""
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema], schema.metadata)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pat.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    return _plain_type(kind.value_type) if pat.is_dictionary(kind) else _PLAIN.get(kind, kind)

@@ -52,6 +52,14 @@ def place_parts(kinds: I64, widths: I64, nullable: NDArray[np.bool_], count: int
 
 
 @inlined
+def first_offsets(kinds: I64, block: int, places: I64) -> None:
+    """Strings begin at 0, also those of no row at all."""
+    for c in range(len(kinds)):
+        if kinds[c] == STRING:
+            store32(block + places[c, 0], 0)
+
+
+@inlined
 def place_text(kinds: I64, places: I64) -> int:
     """Find every string leaf's place in the text, once lengths are there; gives the text's size, 0 if that is too much."""
     total = 0

@@ -130,3 +130,12 @@ def test_auto_takes_a_scan_where_every_miss_would_be_a_read(master):
     assert many.stats.plan.startswith("meshjoin")
     assert "have no row" in many.stats.plan
     assert "have no row" not in few.stats.plan
+
+
+def test_long_strings_beside_the_key_do_not_matter(master):
+    """Only keys are looked up: the tuples may be larger than what is set aside for it."""
+    sample = pa.record_batch({"id": [0, GAP, 1], "text": ["x" * 5_000_000] * 3})
+    shape = shape_join(sample.schema, master, on="id")
+    assert estimated_misses(master, shape, sample).share == pytest.approx(1 / 3)
+    joined = ss.join([sample], master, on="id", memory="64MB", disk=DISK)
+    assert sum(map(len, joined)) == 2

@@ -68,7 +68,27 @@ def test_what_is_held_back_is_bounded(tmp_path):
     )
     most, numbers = 0, []
     for batch in joined:
-        most = max(most, joined._driver.ordered.held_bytes)
+        most = max(most, joined._driver.ordered.held_bytes + batch.nbytes)
         numbers.append(batch["n"].to_numpy())
     assert np.array_equal(np.concatenate(numbers), np.arange(len(keys)))
     assert most <= 100_000 + 2000 * 32, "a quarter of the budget, and what one batch may add"
+
+
+def test_a_large_batch_is_no_reason_to_hold_all_its_output(tmp_path):
+    """A table is one batch: what is answered of it leaves while the rest of it has not been offered."""
+    rows = 5000
+    built = ss.build_master(
+        pa.table({"k": list(range(rows)), "v": ["x" * 100] * rows}), tmp_path / "s", key="k", page_bytes=4096
+    )
+    stream = pa.table({"k": np.random.default_rng(2).integers(0, rows, 100_000), "n": np.arange(100_000)})
+    assert len(stream.to_batches()) == 1
+    memory = 2_000_000
+    joined = ss.join(
+        stream, built, on="k", algorithm="chybridjoin", memory=memory, order="stream", disk="buffered"
+    )
+    most, numbers = 0, []
+    for batch in joined:
+        most = max(most, joined._driver.ordered.held_bytes + batch.nbytes)
+        numbers += batch.column("n").to_pylist()
+    assert numbers == list(range(100_000))
+    assert most < memory, f"{most:,} bytes were held"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from semistream.joins.opening import Opening, open_join
 from semistream.joins.pagefinder import index_buffer_bytes
 from semistream.joins.reader import index_bytes
 from semistream.joins.registry import Settings
-from semistream.joins.sides import JoinShape
+from semistream.joins.sides import JoinShape, shape_join
 from semistream.master import Master
 
 _LOOKED_UP = 256  # tuples: a share of a tenth is known to within a fiftieth
@@ -56,7 +56,7 @@ def estimated_misses(master: Master, shape: JoinShape, sample: pa.RecordBatch) -
     tuples, keyless = shape.keyed(sample)
     some = sample.take(pa.array(np.arange(count, dtype=np.int64) * len(sample) // count))
     asked = shape.keyed(some)[0].codes
-    missing = asked[~np.isin(asked, _found(master, replace(shape, how="inner"), some))]
+    missing = asked[~np.isin(asked, _found(master, shape, some))]
     codes, counts = np.unique(tuples.codes, return_counts=True)
     keys = float((1.0 / counts[np.searchsorted(codes, missing)]).sum()) / count
     share = (count - len(asked) + len(missing)) / count
@@ -64,14 +64,17 @@ def estimated_misses(master: Master, shape: JoinShape, sample: pa.RecordBatch) -
 
 
 def _found(master: Master, shape: JoinShape, some: pa.RecordBatch) -> NDArray[np.uint64]:
-    """The keys, as codes, of those that have a row."""
+    """The keys, as codes, of those that have a row; all but their keys stays behind."""
+    on = dict(zip(shape.stream_key, master.key, strict=True))
+    some = some.select(list(dict.fromkeys(shape.stream_key)))
+    shape = shape_join(some.schema, master, on=on, columns=[])
     page = master.index.max_page_bytes
-    memory = index_bytes(master) + index_buffer_bytes(master) + _BESIDE_INDEX + 8 * page
+    beside = _BESIDE_INDEX + 8 * page + 4 * some.nbytes
     opening = Opening(
         "inlj",
         master,
         shape,
-        memory,
+        index_bytes(master) + index_buffer_bytes(master) + beside,
         "buffered",
         string_bytes_of(shape, some),
         Settings(disk_buffer=max(_BUFFER, page)),

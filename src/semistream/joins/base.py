@@ -35,7 +35,8 @@ from semistream.shedding import SheddingStats
 I64 = NDArray[np.int64]
 Answers = Iterator[pa.RecordBatch]
 _MET, _MATCHED = "semistream_pages_met", "semistream_matched"
-_POSITION, _VERSION, _SHED = "semistream.position", "semistream.version", "semistream.shed"
+_POSITION, _VERSION = "semistream.position", "semistream.version"
+_SHED, _PLAN = "semistream.shed", "semistream.plan"
 Observer = Callable[[Loaded, I64], None]  # told which loaded rows met waiting tuples, a row per pair
 
 
@@ -83,7 +84,7 @@ class Snapshot:
 
     A tuple of MESHJOIN that has met some pages has some of its rows out already, so it comes with how many it has met and
     whether one matched. `position` is the page that would have been read next, of this version of the master. `shed` says
-    which files hold the tuples that were put away (shedding/store.py).
+    which files hold the tuples that were put away (shedding/store.py), `plan` how the join was divided (resuming.py).
     """
 
     tuples: pa.RecordBatch
@@ -92,6 +93,21 @@ class Snapshot:
     position: int
     version: int
     shed: str = ""
+    plan: str = ""
+
+    @property
+    def begun(self) -> int:
+        """How many, the oldest, have met a part of the master."""
+        return int(np.count_nonzero(self.met))
+
+    def check_untouched(self) -> None:
+        """Refuse tuples that have met a part of the master: only a scan can go on with them, to others they are new."""
+        if self.begun:
+            raise InvalidInputError(
+                "resuming a join that looks rows up",
+                found=f"{self.begun:,} tuples that have met a part of the master in a scan",
+                hint="Go on with meshjoin, r-meshjoin or cmeshjoin until they are answered.",
+            )
 
     @staticmethod
     def untouched(tuples: pa.RecordBatch, version: int) -> Snapshot:
@@ -103,19 +119,22 @@ class Snapshot:
     def followed_by(self, tuples: pa.RecordBatch) -> Snapshot:
         """With younger tuples that have met nothing."""
         more = Snapshot.untouched(tuples, self.version)
-        return Snapshot(
-            pa.concat_batches([self.tuples, tuples]),
-            np.concatenate([self.met, more.met]),
-            np.concatenate([self.matched, more.matched]),
-            self.position,
-            self.version,
-            self.shed,
+        return replace(
+            self,
+            tuples=pa.concat_batches([self.tuples, tuples]),
+            met=np.concatenate([self.met, more.met]),
+            matched=np.concatenate([self.matched, more.matched]),
         )
 
     def to_arrow(self) -> pa.RecordBatch:
         """As one batch, which any Arrow file can hold."""
         fields = [*self.tuples.schema, pa.field(_MET, pa.int64()), pa.field(_MATCHED, pa.bool_())]
-        metadata = {_POSITION: str(self.position), _VERSION: str(self.version), _SHED: self.shed}
+        metadata = {
+            _POSITION: str(self.position),
+            _VERSION: str(self.version),
+            _SHED: self.shed,
+            _PLAN: self.plan,
+        }
         columns = [*self.tuples.columns, from_numpy(self.met), from_numpy(self.matched)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
 
@@ -136,6 +155,7 @@ class Snapshot:
             int(metadata[_POSITION.encode()]),
             int(metadata[_VERSION.encode()]),
             metadata.get(_SHED.encode(), b"").decode(),
+            metadata.get(_PLAN.encode(), b"").decode(),
         )
 
 

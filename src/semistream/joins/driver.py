@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.opening import Opening, OpenJoin, moved_to, open_join
 from semistream.joins.ordered import Ordered, numbered
+from semistream.joins.resuming import plan_of
 from semistream.joins.sides import JoinShape, Tuples
 
 Retune = Callable[
@@ -30,7 +31,9 @@ class Driver:
     follow: bool = False  # the master's newest version, for tuples that arrive from then on
     retune: Retune | None = None
     resume: Snapshot | None = None
-    first: pa.RecordBatch | None = None  # of the stream, which had to be looked at; the source has the others
+    coming: pa.RecordBatch | None = (
+        None  # taken from the stream, but not arrived: it, or the join, had to be looked at first
+    )
     rest: Tuples | None = None  # arrived, but not offered yet
     first_number: int = 0  # of the batch that `rest` is of
 
@@ -65,12 +68,14 @@ class Driver:
     def run(self) -> Iterator[Answers]:
         """Run to the end of the stream; the answers of a step must be taken before the next one."""
         if self.resume is not None:
-            yield from self.resumed(self.resume)
+            yield from self.resumed()
         for batch in self._batches():
+            self.coming = batch
             if self.follow:
                 yield from self._follow()
             if self.retune is not None:
                 yield from self._retune(self.retune, batch)
+            self.coming = None
             self.stats.tuples += len(batch)
             yield self._in_order(self.arrive(batch))
             yield from self._offer()
@@ -81,16 +86,17 @@ class Driver:
 
     def snapshot(self) -> Snapshot:
         """Every tuple that has arrived and is not answered, between two steps."""
-        waiting = self.opened.join.snapshot()
+        waiting = self.resume  # nothing has happened yet
+        if waiting is None:
+            waiting = replace(self.opened.join.snapshot(), plan=plan_of(self.opened))
         if self.rest is not None and len(self.rest):
             rest = self.shape.some(self.rest, _first(len(self.rest)))
             waiting = waiting.followed_by(self.shape.tuples_of(rest))
-        return waiting if self.first is None else waiting.followed_by(self.first)
+        return waiting if self.coming is None else waiting.followed_by(self.coming)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        if self.first is not None:
-            first, self.first = self.first, None
-            yield first
+        if self.coming is not None:
+            yield self.coming
         yield from self.source
 
     def arrive(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -104,6 +110,10 @@ class Driver:
                 hint=f"Cast it to {self.shape.stream}.",
             )
         self.rest, keyless = self.shape.keyed(batch)
+        return self._missed(keyless)
+
+    def _missed(self, keyless: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The answer to tuples that have no key."""
         self.stats.misses += len(keyless)
         self.stats.answered += len(keyless)
         missed = self.shape.missed(lambda: keyless)
@@ -137,18 +147,15 @@ class Driver:
             if self.unoffered:
                 yield self._in_order(self.opened.join.advance())
 
-    def resumed(self, snapshot: Snapshot) -> Iterator[Answers]:
-        """Go on with the tuples of a snapshot."""
-        if snapshot.tuples.schema != self.shape.stream:
-            raise InvalidInputError(
-                "resuming a join",
-                found=f"a snapshot of a stream with {snapshot.tuples.schema}",
-                hint=f"This stream has {self.shape.stream}.",
-            )
-        self.stats.tuples += len(snapshot.tuples)
-        tuples, _ = self.shape.keyed(snapshot.tuples)
-        taken = self.opened.join.restore(tuples, snapshot)
-        self.rest = tuples.select(slice(taken, None))
+    def resumed(self) -> Iterator[Answers]:
+        """Go on with the tuples of the snapshot."""
+        if self.resume is None:
+            return
+        self.stats.tuples += len(self.resume.tuples)
+        tuples, keyless = self.shape.keyed(self.resume.tuples)  # who has begun has a key, and comes first
+        taken = self.opened.join.restore(tuples, self.resume)
+        self.rest, self.resume = tuples.select(slice(taken, None)), None
+        yield self._in_order(self._missed(keyless))
         yield from self._offer()
 
     def _follow(self) -> Iterator[Answers]:
@@ -182,13 +189,11 @@ class Driver:
             return
         for batch in answers:
             self.ordered.hold(batch)
-        mark = self.first_number
-        if self.rest is None or not len(self.rest):
-            mark = self.stats.tuples
-        oldest = self.opened.join.snapshot(1).tuples
-        if len(oldest):
-            mark = min(mark, oldest.column(self.ordered.column)[0].as_py())
-        yield from self.ordered.due(mark, last=last)
+        unanswered = [self.opened.join.snapshot(1).tuples]
+        if self.rest is not None and len(self.rest):
+            unanswered.append(self.shape.tuples_of(self.shape.some(self.rest, _first(1))))
+        numbers = [tuples.column(self.ordered.column)[0].as_py() for tuples in unanswered if len(tuples)]
+        yield from self.ordered.due(min(numbers, default=self.stats.tuples), last=last)
 
 
 def _first(count: int) -> NDArray[np.int64]:

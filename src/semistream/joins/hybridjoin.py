@@ -220,6 +220,7 @@ class HybridJoin:
         """The waiting tuples, oldest first: they have met nothing."""
         return self.waiting.snapshot(limit)
 
-    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002 - they have met nothing
+    def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
         """Tuples wait as if they had just come."""
+        snapshot.check_untouched()
         return self.offer(tuples)[1]

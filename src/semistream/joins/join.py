@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from semistream.arrow import plain, plain_schema
 from semistream.config import parse_bytes
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Snapshot
@@ -18,10 +19,11 @@ from semistream.joins.driver import Driver
 from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
 from semistream.joins.paced import STREAM_SHARE, PacedDriver
-from semistream.joins.paced_opening import check_resume, check_shedding, paced_driver
+from semistream.joins.paced_opening import check_shedding, paced_driver
 from semistream.joins.planning import planned, rate_retuner_for, retuner_for
 from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm
+from semistream.joins.resuming import check_resume, going_on
 from semistream.joins.sides import JoinShape, On, shape_join
 from semistream.joins.waiting import typical_bytes
 from semistream.master import Master
@@ -128,15 +130,10 @@ def join(
     memory_bytes = parse_bytes(memory, name="memory")
     asked = Shedding.of(shedding)
     check_shedding(asked, shed_to, arrivals, order=order, versions=versions)
-    source = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
-    first = next((batch for batch in source if len(batch)), None)
-    schema = first.schema if first is not None else getattr(batches, "schema", None)
+    source = map(plain, batches.to_batches() if isinstance(batches, pa.Table) else batches)
+    first, schema = _first_of(source)
     if schema is None:
-        raise InvalidInputError(
-            "a stream to join",
-            found="no batch and no schema",
-            hint="Pass a RecordBatchReader to join an empty stream.",
-        )
+        schema = _schema_of(batches)
     shape = shape_join(schema, master, on=on, how=how, columns=columns, condition=condition)
     heap_bytes, ordered = string_bytes_of(shape, first), None
     if asked.is_sampled:
@@ -160,9 +157,11 @@ def join(
         stream_bytes=int(STREAM_SHARE * memory_bytes) if arrivals is not None else 0,
     )
     snapshot = None if resume is None else Snapshot.from_arrow(resume)
+    plan = opening
     if snapshot is not None:
-        check_resume(snapshot, shed_to)
-    plan = planned(opening, first if first is None else _with_columns(first, shape.stream))
+        check_resume(snapshot, shape, shed_to)
+        plan = going_on(opening, snapshot)
+    plan = planned(plan, first if first is None else _with_columns(first, shape.stream))
     driver = Driver(
         open_join(plan),
         source,
@@ -170,7 +169,7 @@ def join(
         follow=versions == "newest",
         retune=retuner_for(opening) if tuning == "dynamic" and arrivals is None else None,
         resume=snapshot,
-        first=first,
+        coming=first,
     )
     if arrivals is None:
         return JoinedStream(output, driver, driver.steps())
@@ -181,6 +180,28 @@ def join(
         driver.opened.close()
         raise
     return JoinedStream(output, paced, paced.steps())
+
+
+def _first_of(source: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, pa.Schema | None]:
+    """The first batch that has tuples, if there is one; and the schema, if there is any batch."""
+    schema = None
+    for batch in source:
+        schema = batch.schema
+        if len(batch):
+            return batch, schema
+    return None, schema
+
+
+def _schema_of(batches: object) -> pa.Schema:
+    """The schema of a stream without batches."""
+    schema = getattr(batches, "schema", None)
+    if not isinstance(schema, pa.Schema):
+        raise InvalidInputError(
+            "a stream to join",
+            found="no batch and no schema",
+            hint="Pass a RecordBatchReader to join an empty stream.",
+        )
+    return plain_schema(schema)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -65,6 +65,7 @@ class BatchLookUp:
 
     def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:  # noqa: ARG002 - they are offered again
         """None of them need wait here."""
+        snapshot.check_untouched()
         return 0
 
     def _answered(self, tuples: Tuples) -> Answers:

@@ -162,7 +162,7 @@ class MeshJoin:
 
     def restore(self, tuples: Tuples, snapshot: Snapshot) -> int:
         """Go on where the snapshot was taken: tuples that have met pages must all find room."""
-        begun = int(np.count_nonzero(snapshot.met))
+        begun = snapshot.begun
         count = self.waiting.admit(tuples, len(tuples))
         if count < begun:
             raise InvalidInputError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -131,7 +131,7 @@ class PacedDriver:
             self.resumed = len(tuples) + (self.store.tuples if self.store else 0)
             if self.estimator is not None and len(tuples):
                 self.estimator.resumed(tuples.column(WEIGHT_COLUMN).to_numpy())
-            yield from self.driver.resumed(self.driver.resume)
+            yield from self.driver.resumed()
         while True:
             if not (self.join.pending or self.unoffered or (self.store is not None and self.store.tuples)):
                 self.backlog.wait()
@@ -302,7 +302,7 @@ class PacedDriver:
         for batch in [*self.backlog.held, *away, *coming]:
             waiting = waiting.followed_by(batch)
         shed = "" if self.store is None else self.store.mark()
-        return Snapshot(waiting.tuples, waiting.met, waiting.matched, waiting.position, waiting.version, shed)
+        return replace(waiting, shed=shed)
 
 
 def _estimated(answers: Answers, estimator: Estimator) -> Answers:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from semistream.errors import InvalidInputError
-from semistream.joins.base import Snapshot
 from semistream.joins.driver import Driver
 from semistream.joins.paced import PacedDriver, RetuneToRate
 from semistream.joins.pagefinder import is_unique
@@ -42,7 +41,7 @@ def paced_driver(
         unique = is_unique(driver.opened.opening.master)
         estimator = Estimator(shedding.summed, shedding.confidence, one_row_each=unique)
     added = pa.float64().bit_width // 8 if estimator is not None else 0  # the weight
-    first, driver.first = driver.first, None
+    first, driver.coming = driver.coming, None
     backlog = Backlog(stream, arrivals, half, added, first)
     return PacedDriver(driver, backlog, shedding, store, estimator, retune)
 
@@ -84,16 +83,6 @@ def check_shedding(
             f"versions={versions!r} with arrivals=",
             found="tuples that may come back when their version is long gone",
             hint='Use versions="pinned".',
-        )
-
-
-def check_resume(snapshot: Snapshot, shed_to: str | Path | None) -> None:
-    """A snapshot of a join that has shed tuples needs them."""
-    if snapshot.shed not in ("", "[]") and shed_to is None:
-        raise InvalidInputError(
-            "resuming a join",
-            found="a snapshot of one that has shed tuples",
-            hint="Pass the shed_to= and shedding= that it had.",
         )
 
 

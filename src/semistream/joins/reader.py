@@ -39,9 +39,9 @@ class PageSource:
         """`leaves` are those of the schema's `columns`, in their order."""
         rows = []
         for leaf in leaves:
-            column = schema.get_field_index(columns[leaf.path[0]])
-            absent = pat.is_null(schema.field(column).type)
-            first = 0 if absent else pages_.first_buffer(schema, (column, *leaf.path[1:]))
+            path = (schema.get_field_index(columns[leaf.path[0]]), *leaf.path[1:])
+            absent = pat.is_null(pages_.type_at(schema, path))  # nulls have no buffers
+            first = 0 if absent else pages_.first_buffer(schema, path)
             rows.append((first, leaf.width, leaf.kind))
         return PageSource(leaves, np.array(rows, dtype=np.int64).reshape(-1, 3))
 

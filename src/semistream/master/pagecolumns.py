@@ -24,6 +24,7 @@ from semistream.columnblock import (
     STRING,
     Made,
     copy_value,
+    first_offsets,
     place_parts,
     place_text,
     put_bit,
@@ -71,11 +72,18 @@ def buffer_count(kind: pa.DataType) -> int:
 def first_buffer(schema: pa.Schema, path: Sequence[int]) -> int:
     """The position of a column's first buffer; `path` is the column, then the fields of structs inside it."""
     position = sum(buffer_count(schema.field(i).type) for i in range(path[0]))
+    for depth, index in enumerate(path[1:], start=1):
+        kind = type_at(schema, path[:depth])
+        position += 1 + sum(buffer_count(kind.field(i).type) for i in range(index))
+    return position
+
+
+def type_at(schema: pa.Schema, path: Sequence[int]) -> pa.DataType:
+    """The type of a column, or of a field inside it."""
     kind = schema.field(path[0]).type
     for index in path[1:]:
-        position += 1 + sum(buffer_count(kind.field(i).type) for i in range(index))
         kind = kind.field(index).type
-    return position
+    return kind
 
 
 def buffers_of(schema: pa.Schema) -> int:
@@ -170,6 +178,7 @@ def from_pages(
     widths, kinds = plan[:, 1], plan[:, 2]
     block = np.empty(place_parts(kinds, widths, nullable, count, places), dtype=np.uint8)
     base = block.ctypes.data
+    first_offsets(kinds, base, places)
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
         for c in range(len(plan)):  # every row is somewhere else: ask for all before waiting for any
@@ -198,8 +207,6 @@ def from_pages(
                         else:
                             copy_value(to + width * i, buffer + start + width * inside[i], width)
             elif kind == STRING:
-                if begin == 0:
-                    store32(to, 0)
                 total = places[c, 4]
                 for i in range(begin, end):
                     start = load64(buffers[i] + values)

@@ -21,6 +21,7 @@ from semistream.columnblock import (
     STRING,
     Made,
     copy_value,
+    first_offsets,
     place_parts,
     place_text,
     put_bit,
@@ -165,6 +166,7 @@ def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
     widths, kinds = plan[:, 0], plan[:, 1]
     block = np.empty(place_parts(kinds, widths, addresses[:, 2] != 0, count, places), dtype=np.uint8)
     base = block.ctypes.data
+    first_offsets(kinds, base, places)
     for c in range(len(plan)):
         width, kind = widths[c], kinds[c]
         source, offsets, valid = addresses[c, 0], addresses[c, 1], addresses[c, 2]
@@ -181,7 +183,6 @@ def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
                 put_bit(to, i, load8(source + at[i]))
         elif kind == STRING:
             total = 0
-            store32(to, 0)
             for i in range(count):
                 total += load32(offsets + 4 * at[i] + 4) - load32(offsets + 4 * at[i])
                 store32(to + 4 * i + 4, total)
@@ -223,6 +224,7 @@ def from_records(
     widths, kinds = plan[:, 1], plan[:, 2]
     block = np.empty(place_parts(kinds, widths, nullable, count, places), dtype=np.uint8)
     base = block.ctypes.data
+    first_offsets(kinds, base, places)
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
         for i in range(begin, end):
@@ -246,8 +248,6 @@ def from_records(
                 for i in range(begin, end):
                     put_bit(to, i, load8(source + slots[i] * stride))
             elif kind == STRING:
-                if begin == 0:
-                    store32(to, 0)
                 total = places[c, 4]
                 for i in range(begin, end):
                     total += load32(source + slots[i] * stride)

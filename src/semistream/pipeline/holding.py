@@ -310,7 +310,7 @@ class Slot:
         join = kept.opened.join
         snapshot = join.snapshot()
         if len(snapshot.tuples):
-            begun = int(np.count_nonzero(snapshot.met))  # the oldest
+            begun = snapshot.begun
             position, part = position_of(join)
             where = Scan(position, scan.version, part, kept.opened.heap_bytes)
             first = Snapshot(

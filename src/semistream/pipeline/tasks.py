@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 
+from semistream.arrow import plain
 from semistream.pipeline.holding import Slot
 from semistream.pipeline.routing import Route
 from semistream.pipeline.spool import Spool
 from semistream.pipeline.work import Tally, Work, told
 from semistream.spark.metrics import Collected
-from semistream.spark.worker import Enrichment, Step, Task, plain, together
+from semistream.spark.worker import Enrichment, Step, Task, together
 
 RESULT = "result string"
 _ROWS = 1 << 16

@@ -19,6 +19,7 @@ import pyarrow.types as pat
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 
+from semistream.arrow import plain
 from semistream.errors import StoreError
 from semistream.joins.driver import Driver
 from semistream.joins.frontstage import FrontStage
@@ -37,12 +38,6 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _EXECUTION_ID = "spark.sql.execution.id"
 _TUPLES_AT_ONCE = 1 << 15  # a join works on more tuples than Spark sends in a batch
 _ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
-_PLAIN = {
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-}
 _PUBLISH_EVERY_S = 10.0
 _TRY_AGAIN_S = 60.0  # where a state could not be written
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
@@ -320,21 +315,6 @@ def make_room_for(steps: tuple[Step, ...]) -> None:
             return
         held -= _kept[uid].opened.budget.total_bytes
         _kept.pop(uid).opened.close()
-
-
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Strings in the one form that joins know, however the session has Spark send them."""
-    kinds = [_plain_type(kind) for kind in batch.schema.types]
-    if kinds == batch.schema.types:
-        return batch
-    fields = [field.with_type(kind) for field, kind in zip(batch.schema, kinds, strict=True)]
-    return batch.cast(pa.schema(fields))
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pat.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    return _PLAIN.get(kind, kind)
 
 
 @dataclass
