@@ -111,6 +111,7 @@ def test_a_signal_ends_it_between_two_micro_batches(example, number, on_stop, ca
         child.send_signal(number)
         rest, said = child.communicate(timeout=120)
     assert child.returncode == 0, said[-3000:]
+    assert "terminated with error" not in said, said[-3000:]
     *batches, end = [json.loads(line) for line in [*lines, *rest.splitlines()]]
     assert end["ended"] == "stopped"
     accounts = end["enrichments"]["products"]

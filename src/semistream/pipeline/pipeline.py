@@ -42,6 +42,7 @@ from semistream.spark.session import local_session
 
 _QUERY_ID = "sql.streaming.queryId"  # set by Spark on the thread that runs a micro-batch
 _LOOK_EVERY_S = 0.05
+_STOPPED_WITHIN_MS = 60_000
 Told = Callable[[BatchReport], None]
 
 
@@ -116,6 +117,9 @@ class _Running:
     working: bool = False
     last: Outcome | None = None  # that is in the warehouse
     failure: BaseException | None = None
+    held: threading.Event = field(
+        default_factory=threading.Event
+    )  # a micro-batch that is not to be begun any more
 
     @staticmethod
     def prepare(
@@ -154,12 +158,13 @@ class _Running:
             while query.isActive and (self.working or not self.stopping.is_set()):
                 time.sleep(_LOOK_EVERY_S)
             self._raise(query)
-            _let_commit(query)
+            self._let_commit(query)
         return "stopped" if self.stopping.is_set() else "all there was is done"
 
     def _drain(self) -> None:
         """Micro-batches of the heartbeat, and of what arrives meanwhile, until nobody waits who need not."""
         self.stopping.clear()
+        self.held.clear()
         self.draining = True
         self.ledger.beat_at(None, drain=True)
         with _stopped_at_end(self._writer().start()) as query:
@@ -167,7 +172,16 @@ class _Running:
                 time.sleep(_LOOK_EVERY_S)
             self._raise(query)
             self.stopping.set()
-            _let_commit(query)
+            self._let_commit(query)
+
+    def _let_commit(self, query: StreamingQuery) -> None:
+        """Give Spark a moment to note the end of the last micro-batch; if it does not, that one is run again, to no effect."""
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until and query.isActive and not self.held.is_set():
+            status = query.status
+            if not status.get("isTriggerActive") or "Waiting" in str(status.get("message")):
+                return
+            time.sleep(_LOOK_EVERY_S)
 
     def _writer(self) -> DataStreamWriter:
         writer = self.stream.writeStream.foreachBatch(self._micro_batch).queryName(self.config.name)
@@ -175,13 +189,11 @@ class _Running:
 
     def _micro_batch(self, rows: DataFrame, batch: int) -> None:
         """What Spark calls."""
+        if self.stopping.is_set():
+            self._await_stop()
         self.working = True
         try:
-            if self.stopping.is_set():
-                raise _StoppingError("the pipeline is stopping")
             self._work(rows, batch)
-        except _StoppingError:
-            raise
         except Exception as error:
             self.failure = error
             raise
@@ -190,6 +202,15 @@ class _Running:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         finally:
             self.working = False
+
+    def _await_stop(self) -> None:
+        """A micro-batch that is not begun: wait for the query to be stopped, in a call of Spark's own thread.
+
+        A call that is interrupted is what Spark takes for a stop; any other error it would log as one.
+        """
+        self.held.set()
+        self.spark.sparkContext._jvm.java.lang.Thread.sleep(_STOPPED_WITHIN_MS)
+        raise _StoppingError("the pipeline is stopping")
 
     def _work(self, rows: DataFrame, batch: int) -> None:
         began = time.perf_counter()
@@ -242,16 +263,6 @@ def _check_waiting(newest: Outcome | None, plan: FlowPlan) -> None:
                 found=f"{waiting.tuples:,} tuples that wait at {waiting.enrichment}, at which nobody may wait now",
                 hint='Run the pipeline as it was, with on_stop = "drain", before you change it.',
             )
-
-
-def _let_commit(query: StreamingQuery) -> None:
-    """Give Spark a moment to note the end of the last micro-batch; if it does not, that one is run again, to no effect."""
-    until = time.monotonic() + 2.0
-    while time.monotonic() < until and query.isActive:
-        status = query.status
-        if not status.get("isTriggerActive") or "Waiting" in str(status.get("message")):
-            return
-        time.sleep(_LOOK_EVERY_S)
 
 
 @contextlib.contextmanager
