@@ -56,9 +56,10 @@ def tuples_per_read(blocks: Blocks, time: float, misses: float = 0.0) -> float:
 
 def _waits(blocks: Blocks, time: float, misses: float) -> tuple[float, float, float]:
     """How long the first who asks for a block waits, on average and squared; and the chance that nobody's miss reads it before."""
-    if not misses:
+    total = float(blocks.count.sum())
+    if not misses or not total:  # no block is left where all of the master is in memory
         return time, time * time, 1.0
-    rate = misses / float(blocks.count.sum())
+    rate = misses / total
     undisturbed = math.exp(-rate * time)
     if rate * time < _FEW:
         return time, time * time, undisturbed

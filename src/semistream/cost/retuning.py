@@ -11,7 +11,7 @@ slowness, and would make itself slower and slower.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +51,7 @@ class Retuner:
     def __call__(self, opened: OpenJoin, batch: pa.RecordBatch) -> Opening | None:
         """What is to be opened in place of the join; None to go on."""
         if self.asked.shape.is_keyed and sum(map(len, self.sample)) < _SAMPLE:
-            tuples, _ = self.asked.shape.keyed(batch)
-            self.sample.append(tuples.codes[:_SAMPLE].copy())
+            self.sample.append(self.asked.shape.codes(batch)[:_SAMPLE].copy())
         self.seen += len(batch)
         if self.seen < _LOOK_EVERY:
             return None
@@ -73,8 +72,10 @@ class Retuner:
         if self.drifted < _TWICE:
             return None
         self.drifted, self.skew, self.misses = 0, skew, misses
-        better = best_for(self.asked, skew, True, misses)
-        if rate_of(better, skew, misses) < _GAIN * rate_of(opened.opening, skew, misses):
+        current = opened.opening  # the master may have another version by now
+        asked = replace(self.asked, master=current.master, reserve_bytes=current.reserve_bytes)
+        better = best_for(asked, skew, True, misses)
+        if rate_of(better, skew, misses) < _GAIN * rate_of(current, skew, misses):
             return None
         opened.join.stats.retuned += 1
         return better
@@ -94,7 +95,7 @@ class RateRetuner:
     def saw(self, batch: pa.RecordBatch) -> None:
         """Keep some keys of what arrives."""
         if self.sample is None and self.asked.shape.is_keyed and len(batch):
-            self.sample = self.asked.shape.keyed(batch)[0].codes[:_SAMPLE].copy()
+            self.sample = self.asked.shape.codes(batch)[:_SAMPLE].copy()
 
     def __call__(self, opened: OpenJoin, arrived: int, seconds: float) -> Opening | None:
         """What is to be opened in place of the join; None to go on."""

@@ -160,9 +160,8 @@ class Driver:
 
     def _follow(self) -> Iterator[Answers]:
         """Where there is a newer version: answer who waits from the old one, then go on with the new one."""
-        current = self.opened.opening.master
-        newest = current.refresh()
-        if newest.version == current.version:
+        newest = self.opened.opening.master.refresh()
+        if newest.version == self.opened.opening.master.version:
             return
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
@@ -178,10 +177,8 @@ class Driver:
         """Answer who waits, then go on with another join."""
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
-        stats = self.stats
-        self.opened.close()
-        self.opened.join = None  # type: ignore[assignment]  # its memory is needed
-        self.opened = open_join(opening, stats)
+        self.opened.give_up(opening.master)
+        self.opened = open_join(opening, self.stats)
 
     def _in_order(self, answers: Iterable[pa.RecordBatch], *, last: bool = False) -> Answers:
         if self.ordered is None:

@@ -25,6 +25,8 @@ def cast_key(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return column
     if pat.is_dictionary(column.type):
         return cast_key(column.dictionary_decode(), kind, name)
+    if pat.is_float16(column.type):  # Arrow compares none
+        column = column.cast(pa.float32())
     if not _comparable(column.type, kind):
         raise InvalidInputError(
             f"joining the stream's {name!r} with a key of type {kind}",

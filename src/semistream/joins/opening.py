@@ -22,6 +22,7 @@ from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
 from semistream.front import FrequencyRecorder
 from semistream.joins.base import Answers, Join, JoinStats
+from semistream.joins.closed import Closed
 from semistream.joins.division import block_pages, disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
 from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
@@ -89,6 +90,14 @@ class OpenJoin:
         self.reader.disk.close()
         if self.finder is not None:
             self.finder.close()
+
+    def give_up(self, master: Master) -> None:
+        """Close it and let go of its memory, which a join with `master` needs: nobody waits in it."""
+        self.close()
+        self.opening = replace(self.opening, master=master, heap_bytes=self.heap_bytes)
+        self.join = Closed(self.join.stats, self.opening.shape, self.opening.master.version)
+        self.reader.let_go(master)
+        self.finder = None
 
     @property
     def disk_seconds(self) -> float:
@@ -183,11 +192,10 @@ def moved_to(opened: OpenJoin, master: Master) -> OpenJoin:
         )
     stats = opened.join.stats
     if not opened.move_to(master):
-        opened.close()
-        opened.opening = opening = replace(opened.opening, master=master, heap_bytes=opened.heap_bytes)
-        opened.join = opened.reader = opened.finder = current = None  # type: ignore[assignment]  # memory that is needed
-        reserve_bytes = reserve_for(master, opening.memory_bytes)
-        opened = open_join(replace(opening, reserve_bytes=reserve_bytes), stats)
+        del current  # its index takes memory too
+        opened.give_up(master)
+        reserve_bytes = reserve_for(master, opened.opening.memory_bytes)
+        opened = open_join(replace(opened.opening, reserve_bytes=reserve_bytes), stats)
     stats.versions += 1
     return opened
 

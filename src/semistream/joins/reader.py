@@ -183,6 +183,10 @@ class MasterReader:
             self._ahead.shutdown()
             self._ahead = self._coming = None
 
+    def let_go(self, master: Master) -> None:
+        """Give back the disk buffer, and the version it was for; nothing is read any more."""
+        self.master, self.halves, self.codes = master, (), ()
+
     def has_room_for(self, master: Master) -> bool:
         """Whether another version can be read through this disk buffer."""
         rows = self.pages_at_once * master.index.max_page_rows

@@ -1,7 +1,7 @@
 """What a snapshot needs in order to be gone on with: its tuples, and for a scan the window they were in.
 
 Tuples that have met a part of the master must all find room again. So a snapshot says how the join was divided: in the same memory the
-same division holds them, and where "auto" chose, what it chose is taken again.
+same division holds them. Where "auto" chose, what it chose is taken again, and so is what a join was tuned to while it ran.
 """
 
 from __future__ import annotations
@@ -58,6 +58,6 @@ def going_on(opening: Opening, snapshot: Snapshot) -> Opening:
             "resuming a join", found=f"{snapshot.plan[:80]!r} for its plan", hint="Pass what snapshot() gave."
         ) from error
     opening = replace(opening, heap_bytes=heap_bytes)
-    if opening.algorithm != "auto":
+    if opening.algorithm not in ("auto", algorithm):
         return opening
     return replace(opening, algorithm=algorithm, settings=settings, why="as it was when it was stopped")

@@ -107,20 +107,30 @@ class JoinShape:
             codes = np.zeros(len(batch), dtype=np.uint64)
             rows, every = rows_of(batch, self.stream_leaves), np.arange(len(batch), dtype=np.int64)
             return Tuples(rows, every, codes, NarrowKeys(codes)), batch.slice(0, 0)
-        columns = [
-            cast_key(batch.column(batch.schema.get_field_index(name)), kind, name)
-            for name, kind in zip(self.stream_key, self.codec.types, strict=True)
-        ]
+        keys, valid = self._keys(batch)
         keyless = batch.slice(0, 0)
-        if any(column.null_count for column in columns):
-            valid = reduce(pc.and_, [column.is_valid() for column in columns])
+        if valid is not None:
             keyless, batch = batch.filter(pc.invert(valid)), batch.filter(valid)
-            columns = [column.filter(valid) for column in columns]
-        keys = self.codec.encode(columns)
         rows = rows_of(batch, self.stream_leaves)
         if isinstance(keys, WideKeys):
             rows = rows.after_key(keys.offsets, keys.data)
         return Tuples(rows, np.arange(rows.count, dtype=np.int64), codes_of(keys), keys), keyless
+
+    def codes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """The codes of the tuples that have a key; the batch may have fewer columns than the stream, or more."""
+        return codes_of(self._keys(batch)[0])
+
+    def _keys(self, batch: pa.RecordBatch) -> tuple[Keys, pa.Array | None]:
+        """The keys of the tuples that have one; and which do, where some do not."""
+        columns = [
+            cast_key(batch.column(batch.schema.get_field_index(name)), kind, name)
+            for name, kind in zip(self.stream_key, self.codec.types, strict=True)
+        ]
+        valid = None
+        if any(column.null_count for column in columns):
+            valid = reduce(pc.and_, [column.is_valid() for column in columns])
+            columns = [column.filter(valid) for column in columns]
+        return self.codec.encode(columns), valid
 
     def probes(self, tuples: Tuples) -> Probes:
         """The tuples' keys, to be looked for among master rows in memory."""

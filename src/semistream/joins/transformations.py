@@ -191,8 +191,15 @@ def _marked_once(batches: Batches, master: Master, on: On, name: str, options: J
     memory = parse_bytes(options.get("memory", _MEMORY), name="memory")
     seen = _Seen(np.zeros(max(1, memory // _SEEN_SHARE), dtype=np.uint8))
     less: JoinOptions = {**options, "memory": max(1, memory - len(seen.bits))}
-    source = batches.to_batches() if isinstance(batches, pa.Table) else batches
-    pieces = _numbered(source, seen.tuples)
+    stream = getattr(batches, "schema", None)
+
+    def source() -> Iterator[pa.RecordBatch]:
+        nonlocal stream
+        for batch in batches.to_batches() if isinstance(batches, pa.Table) else batches:
+            stream = batch.schema
+            yield batch
+
+    pieces = _numbered(source(), seen.tuples)
 
     def next_segment(begin: pa.RecordBatch) -> JoinedStream:
         return _with_master_key(_segment(begin, pieces, seen.tuples), master, on, less)
@@ -201,9 +208,8 @@ def _marked_once(batches: Batches, master: Master, on: On, name: str, options: J
     if first is not None:
         joined = next_segment(first)
     else:
-        schema = getattr(batches, "schema", None)
         nothing = (
-            [] if schema is None else schema.append(pa.field(number_column(schema), pa.int64())).empty_table()
+            [] if stream is None else stream.append(pa.field(number_column(stream), pa.int64())).empty_table()
         )
         joined = _with_master_key(nothing, master, on, less)
     schema = _with_mark(pa.schema(list(joined.schema)[:-2]), name)
