@@ -30,6 +30,7 @@ I64 = NDArray[np.int64]
 Made = tuple[NDArray[np.uint8], NDArray[np.uint8], I64]  # block, text, places
 NONE, FIXED, BITS, STRING = 0, 1, 2, 3  # kinds of leaves: no data, one width, booleans, lengths that vary
 MOST_TEXT = (1 << 31) - 1  # bytes that offsets of 32 bits can tell apart
+ANY_TEXT = 1 << 62  # bytes of all leaves: no bound
 PLACES = 5  # numbers a leaf
 
 
@@ -60,7 +61,7 @@ def first_offsets(kinds: I64, block: int, places: I64) -> None:
 
 
 @inlined
-def place_text(kinds: I64, places: I64) -> int:
+def place_text(kinds: I64, places: I64, most: int) -> int:
     """Find every string leaf's place in the text, once lengths are there; gives the text's size, 0 if that is too much."""
     total = 0
     for c in range(len(kinds)):
@@ -69,7 +70,7 @@ def place_text(kinds: I64, places: I64) -> int:
             if places[c, 4] > MOST_TEXT:
                 return 0
             total += places[c, 4]
-    return total
+    return total if total <= most else 0
 
 
 @inlined

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
+MOST_PAIRS = 1 << 19  # of tuples and rows, whose numbers are in memory at a time
 
 
 def spread(first: I64, counts: I64) -> I64:
@@ -16,3 +19,28 @@ def spread(first: I64, counts: I64) -> I64:
     """
     ends = np.cumsum(counts)
     return np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+def parts_of(counts: I64, most: int) -> Iterator[tuple[int, int]]:
+    """Cut counts into runs that add up to at most `most`; one that is more comes alone.
+
+    >>> list(parts_of(np.array([2, 2, 9, 1, 1]), 4))
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    ends, begin = np.cumsum(counts), 0
+    while begin < len(counts):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield begin, end
+        begin = end
+
+
+def repeated(values: I64, times: I64, most: int) -> I64:
+    """Each value so many times, one after the other; less often where that would be more than `most` in all.
+
+    >>> repeated(np.array([5, 6]), np.array([1, 3]), 10).tolist(), repeated(np.array([5, 6]), np.array([1, 3]), 2).tolist()
+    ([5, 6, 6, 6], [5, 6])
+    """
+    if len(values) and int(times.sum()) > most:
+        times = np.minimum(times, max(1, most // len(values)))
+    return np.repeat(values, times)

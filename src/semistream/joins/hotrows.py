@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from semistream.joins.base import Answers, JoinStats
@@ -78,18 +80,16 @@ class HotRows:
 
     def answer(self, tuples: Tuples, known: I64) -> Answers:
         """Put out the tuples that `find` found, with all their rows."""
-        at, slots = self.table.pairs(known)
         hits = int(np.count_nonzero(known >= 0))
         self.stats.front_hits += hits
         self.stats.answered += hits
         nothing = known >= 0  # in the end: whose key is here, but with no row that passes the condition
-        for batch, passed in self.shape.joined(
-            lambda part: self.shape.some(tuples, at[part]), lambda part: self._rows(slots[part]), len(at)
-        ):
-            if passed is not None:
-                nothing[at[passed]] = False
-            self.stats.rows += len(batch)
-            yield batch
+        for at, slots in self.table.pairs(known):
+            for batch, passed in self._joined(tuples, at, slots):
+                if passed is not None:
+                    nothing[at[passed]] = False
+                self.stats.rows += len(batch)
+                yield batch
         if self.shape.condition is None:
             return
         self.stats.misses += int(np.count_nonzero(nothing))
@@ -100,6 +100,13 @@ class HotRows:
             self.stats.rows += len(missed)
             yield missed
 
-    def _rows(self, slots: I64) -> Assembled:
-        kept = self.table.store.get(slots)
+    def _joined(self, tuples: Tuples, at: I64, slots: I64) -> Iterator[tuple[pa.RecordBatch, I64 | None]]:
+        return self.shape.joined(
+            lambda part, most: self.shape.some(tuples, at[part], most),
+            lambda part, most: self._rows(slots[part], most),
+            len(at),
+        )
+
+    def _rows(self, slots: I64, most_text: int) -> Assembled:
+        kept = self.table.store.get(slots, most_text)
         return kept.without_key() if self.shape.wide else kept

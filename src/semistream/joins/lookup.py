@@ -23,7 +23,7 @@ from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, positions_of
-from semistream.ranges import spread
+from semistream.ranges import MOST_PAIRS, parts_of, repeated, spread
 
 I64 = NDArray[np.int64]
 _AT_ONCE = 1 << 16  # tuples: bounds what sorting them takes
@@ -139,15 +139,20 @@ class BatchLookUp:
         """Every tuple of every key with every row of it; of one row, all its tuples together."""
         owner = keys if len(rows) == len(keys) and counts.all() else np.repeat(keys, counts)
         times = asked.counts[owner]
-        at = asked.order[spread(asked.starts[owner], times)]
-        rows = np.repeat(rows, times)
+        for begin, end in parts_of(times, MOST_PAIRS):
+            at = asked.order[spread(asked.starts[owner[begin:end]], times[begin:end])]
+            yield from self._joined(tuples, at, loaded, np.repeat(rows[begin:end], times[begin:end]))
+        if self.observer is not None and len(rows):
+            self.observer(loaded, repeated(rows, times, MOST_PAIRS))
+
+    def _joined(self, tuples: Tuples, at: I64, loaded: Loaded, rows: I64) -> Answers:
         for batch, _ in self.shape.joined(
-            lambda part: self.shape.some(tuples, at[part]), lambda part: loaded.rows(rows[part]), len(at)
+            lambda part, most: self.shape.some(tuples, at[part], most),
+            lambda part, most: loaded.rows(rows[part], most),
+            len(at),
         ):
             self.stats.rows += len(batch)
             yield batch
-        if self.observer is not None and len(rows):
-            self.observer(loaded, rows)
 
 
 @dataclass(frozen=True)

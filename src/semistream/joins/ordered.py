@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semistream.arrow import from_numpy
+from semistream.arrow import from_numpy, to_numpy
 
 SHARE = 0.25  # of the budget
+_OUT_BYTES = 4 << 20  # put out at a time
 _LATEST = 4  # a mark that frees less than one in so many held rows is not worth a look at all of them
 
 
@@ -59,12 +59,15 @@ class Ordered:
         if not rows or mark == self.mark or not worth_it:
             return
         self.mark = mark
-        whole = pa.concat_batches(self.held)
-        due = pc.less(whole.column(self.column), mark)
-        ready, later = whole.filter(due), whole.filter(pc.invert(due))
-        self.held = [later] if len(later) else []
-        self.held_bytes = later.nbytes if len(later) else 0
-        if len(ready):
-            # Stable: a tuple's rows stay as they came.
-            ready = ready.take(pc.sort_indices(ready.column(self.column)))
-            yield ready.drop_columns([self.column])
+        whole, self.held, self.held_bytes = pa.concat_batches(self.held), [], 0
+        numbers = to_numpy(whole.column(self.column))
+        due = numbers < mark
+        if not due.all():
+            later = whole.filter(from_numpy(~due))
+            self.held, self.held_bytes = [later], later.nbytes
+        ready = np.flatnonzero(due)
+        ready = ready[np.argsort(numbers[ready], kind="stable")]  # a tuple's rows stay as they came
+        whole = whole.drop_columns([self.column])
+        at_once = max(1, _OUT_BYTES * len(whole) // max(whole.nbytes, 1))
+        for begin in range(0, len(ready), at_once):
+            yield whole.take(from_numpy(ready[begin : begin + at_once]))

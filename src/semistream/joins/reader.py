@@ -12,6 +12,7 @@ import pyarrow.types as pat
 from numpy.typing import NDArray
 
 from semistream.address import address_of
+from semistream.columnblock import ANY_TEXT
 from semistream.joins.sides import JoinShape, probes_of
 from semistream.master import Master
 from semistream.master import pagecolumns as pages_
@@ -50,10 +51,12 @@ class PageSource:
         bitmaps: NDArray[np.bool_] = (found.address[:, self.plan[:, 0]] != pages_.ABSENT).any(axis=0)
         return bitmaps
 
-    def take(self, found: LoadedPages, nullable: NDArray[np.bool_], at: I64) -> Assembled:
+    def take(
+        self, found: LoadedPages, nullable: NDArray[np.bool_], at: I64, most_text: int = ANY_TEXT
+    ) -> Assembled:
         """These leaves of loaded rows."""
         made = pages_.from_pages(
-            address_of(found.buffer), found.first_row, found.address, self.plan, nullable, at
+            address_of(found.buffer), found.first_row, found.address, self.plan, nullable, at, most_text
         )
         return Assembled(len(at), self.leaves, *made)
 
@@ -69,9 +72,9 @@ class Loaded:
     keys: Keys
     nullable: NDArray[np.bool_]  # of the output's leaves
 
-    def rows(self, at: I64) -> Assembled:
+    def rows(self, at: I64, most_text: int = ANY_TEXT) -> Assembled:
         """The output columns of loaded rows."""
-        return self.reader.output.take(self.found, self.nullable, at)
+        return self.reader.output.take(self.found, self.nullable, at, most_text)
 
 
 @dataclass

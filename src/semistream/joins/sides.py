@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from semistream.arrow import from_numpy
+from semistream.columnblock import ANY_TEXT
 from semistream.errors import InvalidInputError
 from semistream.joins.condition import Between, Condition, passing
 from semistream.joins.keycast import cast_key
@@ -33,8 +34,9 @@ On = str | Sequence[str] | Mapping[str, str]
 I64 = NDArray[np.int64]
 CLASH_SUFFIX = "_master"
 KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
-Taker = Callable[[slice], Assembled]  # a part of what was asked for
+Taker = Callable[[slice, int], Assembled]  # a part of what was asked for, unless it has more text than that
 _OUTPUT_ROWS = 1 << 14  # pairs put out at a time: bounds the memory of output in flight
+_OUTPUT_TEXT = 4 << 20  # bytes of strings of either side, put out at a time
 _NO_BYTES = np.empty(0, dtype=np.uint8)
 _NO_OFFSETS = np.zeros(1, dtype=np.int64)
 
@@ -147,9 +149,9 @@ class JoinShape:
         """A batch of the stream with nothing in it."""
         return pa.RecordBatch.from_pylist([], schema=self.stream)
 
-    def some(self, tuples: Tuples, at: NDArray[np.int64]) -> Assembled:
+    def some(self, tuples: Tuples, at: NDArray[np.int64], most_text: int = ANY_TEXT) -> Assembled:
         """Some of the tuples, put together."""
-        return self.source.take(tuples.rows, tuples.at[at])
+        return self.source.take(tuples.rows, tuples.at[at], most_text)
 
     def joined(self, stream: Taker, master: Taker, count: int) -> Iterator[tuple[pa.RecordBatch, I64 | None]]:
         """Tuples with the master rows they met, side by side, in batches of bounded size.
@@ -160,7 +162,8 @@ class JoinShape:
         ranges = deque((start, min(start + _OUTPUT_ROWS, count)) for start in range(0, count, _OUTPUT_ROWS))
         while ranges:
             begin, end = ranges.popleft()
-            left, right = stream(slice(begin, end)), master(slice(begin, end))
+            most_text = _OUTPUT_TEXT if end - begin > 1 else ANY_TEXT
+            left, right = stream(slice(begin, end), most_text), master(slice(begin, end), most_text)
             if (left.is_too_long or right.is_too_long) and end - begin > 1:
                 middle = (begin + end) // 2
                 ranges.extendleft([(middle, end), (begin, middle)])

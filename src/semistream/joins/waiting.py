@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from semistream.errors import InvalidInputError
 from semistream.joins.base import Answers, JoinStats, Observer, Snapshot
 from semistream.joins.condition import PAIRS_AT_ONCE, Between, in_ranges
+from semistream.joins.met import MetRows, MetTuples
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, WideKeys, pairwise_equal
@@ -133,30 +134,31 @@ class Waiting:
         Gives the output and, at its end, the slots of the tuples that met something: of one key oldest first, perhaps
         repeated.
         """
-        met: list[I64] = []
-        joined: list[I64] = []
+        met, joined = MetTuples(), MetRows()
         for slots, found in self._pairs(loaded, rows):
-            met.append((yield from self.put_out(loaded, slots, found)))
-            joined.append(found.copy())
-        if not met:
-            return _NOBODY
-        if self.observer is not None:  # told once, of all: it must see every row of a key together
-            self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
-        return np.concatenate(met) if len(met) > 1 else met[0]
+            met.add((yield from self.put_out(loaded, slots, found)))
+            if self.observer is not None:
+                joined.add(found)
+        if (
+            self.observer is not None and met.parts
+        ):  # told once, of all: it must see every row of a key together
+            self.observer(loaded, joined.rows())
+        return met.slots()
 
     def match_once(self, loaded: Loaded) -> Answers:
         """Join loaded rows with the waiting tuples, who leave: no key has another row anywhere."""
-        joined: list[I64] = []
+        joined = MetRows()
         probes, row = loaded.probes, 0
         self.stats.probes += len(probes.codes)
         while row < len(probes.codes):
             slots, found, row = self.window.take_out(probes, row)
             if len(slots):
                 self.stats.answered += len(slots)
-                joined.append(found.copy())
+                if self.observer is not None:
+                    joined.add(found)
                 yield from self.put_out(loaded, slots, found)
-        if joined and self.observer is not None:
-            self.observer(loaded, np.concatenate(joined) if len(joined) > 1 else joined[0])
+        if self.observer is not None and joined.parts:
+            self.observer(loaded, joined.rows())
 
     def _pairs(self, loaded: Loaded, rows: I64 | None) -> Iterator[tuple[I64, I64]]:
         """Candidates: slots and loaded rows, some at a time, valid until the next ones."""
@@ -215,7 +217,9 @@ class Waiting:
         """Join tuples with loaded rows, side by side; at the end, the slots of those that passed the condition."""
         met: list[I64] = []
         for batch, passed in self.shape.joined(
-            lambda part: self.window.store.get(slots[part]), lambda part: loaded.rows(rows[part]), len(slots)
+            lambda part, most: self.window.store.get(slots[part], most),
+            lambda part, most: loaded.rows(rows[part], most),
+            len(slots),
         ):
             if passed is not None:
                 met.append(slots[passed])

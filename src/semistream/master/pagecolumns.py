@@ -165,7 +165,13 @@ def narrow_codes(
 
 @kernel
 def from_pages(
-    buffer: int, first_row: I64, address: I64, plan: I64, nullable: NDArray[np.bool_], at: I64
+    buffer: int,
+    first_row: I64,
+    address: I64,
+    plan: I64,
+    nullable: NDArray[np.bool_],
+    at: I64,
+    most_text: int,
 ) -> Made:
     """Put loaded rows together as columns; `plan` has a row a leaf: its first buffer, width and kind."""
     count = len(at)
@@ -225,7 +231,7 @@ def from_pages(
                     put_bit(base + places[c, 1], i, bit)
                     nulls += 1 - bit
                 places[c, 2] += nulls
-    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    text = np.empty(place_text(kinds, places, most_text), dtype=np.uint8)
     for c in range(len(plan)):
         if kinds[c] == STRING and len(text):
             values, offsets, to = 8 * plan[c, 0] + 8, base + places[c, 0], text.ctypes.data + places[c, 3]

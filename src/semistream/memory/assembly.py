@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from semistream.address import address_of, copy_short, load8, load32, load64, prefetch, store32, store64
 from semistream.columnblock import (
+    ANY_TEXT,
     BITS,
     FIXED,
-    MOST_TEXT,
     PLACES,
     STRING,
     Made,
@@ -47,8 +47,8 @@ class Assembled:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the strings of a column are more than a batch can hold; they were left out then."""
-        return not len(self.text) and bool((self.places[:, -1] > MOST_TEXT).any())
+        """Whether the strings are more than a batch can hold, or than were asked for; they were left out then."""
+        return not len(self.text) and bool(self.places[:, -1].any())
 
     def columns(self, builders: Sequence[ColumnBuilder]) -> list[pa.Array]:
         """As columns."""
@@ -154,13 +154,13 @@ class ColumnSource:
         """A row a leaf: width and kind."""
         return np.array([(leaf.width, leaf.kind) for leaf in self.leaves], dtype=np.int64).reshape(-1, 2)
 
-    def take(self, rows: Rows, at: I64) -> Assembled:
+    def take(self, rows: Rows, at: I64, most_text: int = ANY_TEXT) -> Assembled:
         """Rows at these positions."""
-        return Assembled(len(at), self.leaves, *_from_columns(rows.addresses, self.plan, at))
+        return Assembled(len(at), self.leaves, *_from_columns(rows.addresses, self.plan, at, most_text))
 
 
 @kernel
-def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
+def _from_columns(addresses: I64, plan: I64, at: I64, most_text: int) -> Made:
     count = len(at)
     places = np.empty((len(plan), PLACES), dtype=np.int64)
     widths, kinds = plan[:, 0], plan[:, 1]
@@ -194,7 +194,7 @@ def _from_columns(addresses: I64, plan: I64, at: I64) -> Made:
                 put_bit(base + places[c, 1], i, bit)
                 nulls += 1 - bit
             places[c, 2] = nulls
-    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    text = np.empty(place_text(kinds, places, most_text), dtype=np.uint8)
     for c in range(len(plan)):
         if kinds[c] == STRING and len(text):
             source, offsets = addresses[c, 0], addresses[c, 1]
@@ -217,6 +217,7 @@ def from_records(
     plan: I64,
     nullable: NDArray[np.bool_],
     slots: I64,
+    most_text: int,
 ) -> Made:
     """Put rows together from records; `plan` has a row a leaf: its offset, width and kind."""
     count = len(slots)
@@ -260,7 +261,7 @@ def from_records(
                     put_bit(base + places[c, 1], i, bit)
                     nulls += 1 - bit
                 places[c, 2] += nulls
-    text = np.empty(place_text(kinds, places), dtype=np.uint8)
+    text = np.empty(place_text(kinds, places, most_text), dtype=np.uint8)
     if len(text):
         _texts_of_records(records, stride, heap, heap_at, kinds, base, text.ctypes.data, places, slots)
     return block, text, places

@@ -31,7 +31,7 @@ from semistream.address import (
     store32,
     store64,
 )
-from semistream.columnblock import STRING, copy_value
+from semistream.columnblock import ANY_TEXT, STRING, copy_value
 from semistream.kernel import kernel
 from semistream.memory.assembly import Assembled, from_records
 from semistream.memory.budget import Budget
@@ -154,7 +154,7 @@ class RowStore:
             starts,
         )
 
-    def get(self, slots: I64) -> Assembled:
+    def get(self, slots: I64, most_text: int = ANY_TEXT) -> Assembled:
         """The rows in these slots."""
         layout = self.layout
         made = from_records(
@@ -166,6 +166,7 @@ class RowStore:
             layout.plan,
             self.nullable,
             slots,
+            most_text,
         )
         return Assembled(len(slots), layout.leaves, *made)
 

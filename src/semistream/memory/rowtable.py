@@ -6,7 +6,7 @@ its last row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,7 @@ from semistream.memory.table import (
     next_of,
     remove_first,
 )
+from semistream.ranges import MOST_PAIRS
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -128,12 +129,14 @@ class RowTable:
         count = _absent_often(self.table, probes, rows, times, found, counts)
         return found[:count], counts[:count]
 
-    def pairs(self, last: I64) -> tuple[I64, I64]:
-        """Every probe with every row of its key, for what `find` gave: positions of probes, and slots."""
-        total = int(_count_pairs(self.table, last))
-        probes, slots = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
-        _pair_all(self.table, last, probes, slots)
-        return probes, slots
+    def pairs(self, last: I64) -> Iterator[tuple[I64, I64]]:
+        """Every probe with every row of its key, for what `find` gave: positions of probes, and slots; some at a time."""
+        room = min(int(_count_pairs(self.table, last)), MOST_PAIRS)
+        probe, slot = 0, -1
+        while room and probe < len(last):
+            probes, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            count, probe, slot = _pair_some(self.table, last, probe, slot, probes, slots)
+            yield probes[:count], slots[:count]
 
     def remove(self, last: I64) -> int:
         """Drop the keys known by these slots, with all their rows; gives how many rows went."""
@@ -204,17 +207,24 @@ def _count_pairs(table: Table, last: I64) -> int:
 
 
 @kernel
-def _pair_all(table: Table, last: I64, probes: I64, slots: I64) -> None:
+def _pair_some(
+    table: Table, last: I64, begin: int, before: int, probes: I64, slots: I64
+) -> tuple[int, int, int]:
+    """Fill the pairs, from those of probe `begin` after the row `before` on (-1: from its first); gives how many, and where to go on."""
     count = 0
-    for i in range(len(last)):
-        slot = last[i]
+    for i in range(begin, len(last)):
+        slot = last[i] if before < 0 else before
+        before = -1
         while slot >= 0:
+            if count == len(probes):
+                return count, i, slot
             slot = next_of(table, slot)
             probes[count] = i
             slots[count] = slot
             count += 1
             if slot == last[i]:
                 break
+    return count, len(last), -1
 
 
 @kernel

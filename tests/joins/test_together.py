@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -96,7 +98,13 @@ def test_a_version_that_does_not_fit_says_so_and_loses_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["meshjoin", "r-meshjoin", "cmeshjoin"])
-def test_a_scan_that_was_tuned_anew_is_resumed_with_what_it_was_asked_with(tmp_path, often, algorithm):
+def test_a_scan_that_was_tuned_anew_is_resumed_with_what_it_was_asked_with(
+    tmp_path, often, monkeypatch, algorithm
+):
+    small = Settings(disk_buffer=40_000)
+    monkeypatch.setattr(
+        retuning, "best_for", lambda asked, *_: replace(asked, algorithm=algorithm, settings=small)
+    )
     rows = pa.table({"k": np.arange(KEYS), "v": np.arange(KEYS)})
     master = ss.build_master(rows, tmp_path / "m", key="k", page_bytes=4096)
     dice = np.random.default_rng(3)
