@@ -8,7 +8,7 @@ once, however many there are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -91,7 +91,7 @@ def enrich(
     shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
     step = Step(
         uid="",
-        label=_free_label(label or master.path.rstrip("/").rpartition("/")[2] or "master", before.steps),
+        label=free_label(label, master.path, {step.label for step in before.steps}),
         master=master,
         on=_numbered_key(before.fields, shape, master),
         how=how,
@@ -182,8 +182,10 @@ def _free_name(name: str, fields: Sequence[StructField], *, sensitive: bool) -> 
     return name
 
 
-def _free_label(label: str, steps: Sequence[Step]) -> str:
-    taken, name, number = {step.label for step in steps}, label, 2
+def free_label(label: str | None, master: str, taken: Collection[str]) -> str:
+    """What an enrichment is called: as asked, or as the store at this path; numbered where others are called so."""
+    label = label or master.rstrip("/").rpartition("/")[2] or "master"
+    name, number = label, 2
     while name in taken:
         name, number = f"{label}-{number}", number + 1
     return name
