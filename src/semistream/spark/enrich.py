@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
 from semistream.config import parse_bytes
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import open_join
 from semistream.joins.registry import Settings, check_algorithm
@@ -79,10 +79,7 @@ def enrich(
         A DataFrame with the stream's columns, then the master's.
     """
     check_algorithm(algorithm)
-    if versions not in ("newest", "pinned"):
-        raise InvalidInputError(
-            f"versions={versions!r}", found="no such choice", hint="Choose 'newest' or 'pinned'."
-        )
+    check_choice(f"{versions=}", versions, ("newest", "pinned"), hint="either")
     if not isinstance(master, Master):
         master = open_master(master)
     before = (None if _is_kept(df) else plan_of(df)) or Plan(df, (), tuple(df.schema.fields), {})
