@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
 
 
 class SemistreamError(Exception):
@@ -77,6 +78,40 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"Did you mean {near[0]!r}? " if near else ""
+
+
+def check_choice(
+    asked: str,
+    value: str,
+    choices: Iterable[str],
+    *,
+    what: str = "choice",
+    hint: Literal["names", "nearest", "quoted", "either"],
+) -> None:
+    """Refuse a word that is not among some, and name those.
+
+    Args:
+        asked: The word and what it was given for.
+        value: The word.
+        choices: Those it must be among.
+        what: What it is not.
+        hint: How they are named: as "names", with the one that may be meant first ("nearest"), "quoted" as in Python,
+            or as "either" of few.
+
+    >>> check_choice("how='outer'", "outer", ("inner", "left"), what="join", hint="either")
+    Traceback (most recent call last):
+    semistream.errors.InvalidInputError: how='outer': found no such join. Choose 'inner' or 'left'.
+    """
+    names = tuple(choices)
+    if value in names:
+        return
+    if hint == "either":
+        text = f"Choose {' or '.join(map(repr, names))}."
+    elif hint == "quoted":
+        text = f"Choose one of {', '.join(map(repr, names))}."
+    else:
+        text = f"{did_you_mean(value, names) if hint == 'nearest' else ''}Choose one of {', '.join(names)}."
+    raise InvalidInputError(asked, found=f"no such {what}", hint=text)
 
 
 def _rebuild(kind: type[SemistreamError], asked: str, found: str, hint: str) -> SemistreamError:

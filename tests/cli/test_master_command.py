@@ -137,7 +137,7 @@ def test_the_command_is_installed():
     assert "master" in done.stdout
 
 
-def test_import_needs_no_extra():
+def test_import_needs_no_extra(tmp_path):
     """The core works with pyarrow, numpy and numba alone."""
     code = (
         "import sys\n"
@@ -146,14 +146,14 @@ def test_import_needs_no_extra():
         "        if name.split('.')[0] in ('pyspark', 'rich', 'pandas', 'matplotlib', 'tpchgen'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "import tempfile, pyarrow as pa, semistream as ss, semistream.workload\n"
+        "import pyarrow as pa, semistream as ss, semistream.workload\n"
         "t = pa.table({'k': [1, 2], 'v': [3, 4]})\n"
-        "m = ss.build_master(t, tempfile.mkdtemp() + '/m', key='k')\n"
+        "m = ss.build_master(t, sys.argv[1], key='k')\n"
         "for a in ss.ALGORITHMS:\n"
         "    joined = ss.join(t.select(['k']), m, on='k', algorithm=a, memory='4MB')\n"
         "    assert sum(map(len, joined)) == 2, a\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=True)
 
 
 def test_the_demo_does_not_delete_what_is_not_its_own(tmp_path, capsys):

@@ -51,9 +51,8 @@ def test_pairs_beyond_those_that_are_remembered(tmp_path, monkeypatch, algorithm
     master = ss.build_master(rows, tmp_path / "m", key="k", page_bytes=4096)
     settings = Settings(at_once=True) if algorithm == "auto" else None
     joined = ss.join(stream, master, on="k", algorithm=algorithm, memory="4MB", settings=settings)
-    found = sorted(
-        zip(*(pa.Table.from_batches(joined)[name].to_pylist() for name in ("s", "v")), strict=True)
-    )
+    answers = pa.Table.from_batches(joined)
+    found = sorted(zip(answers["s"].to_pylist(), answers["v"].to_pylist(), strict=True))
     keys, theirs = stream["k"].to_pylist(), rows["k"].to_pylist()
     assert found == [(s, v) for s in range(300) for v in range(400) if keys[s] == theirs[v]]
     assert joined.stats.answered == 300

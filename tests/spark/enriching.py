@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 Rows = Counter
+MEMORY = "2MB"
 
 
 def table(*, schema: pa.Schema | None = None, **columns: Any) -> pa.Table:
@@ -146,3 +147,18 @@ def ask(scenario: str, folder: Path) -> dict:
     found = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert found, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     return {**json.loads(found[0].removeprefix("FOUND ")), "said": done.stderr}
+
+
+def jobs_of(spark, group: str, run) -> list[int]:
+    """The jobs that Spark started meanwhile."""
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        run()
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            spark.sparkContext.setLocalProperty(name, None)
+    return list(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def plan_of(df) -> str:
+    return df._jdf.queryExecution().executedPlan().toString()

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 OTHER = {"4.2": "4.3.0", "4.3": "4.2.0"}
 BESIDE = ("pandas", "pyarrow", "numpy", "numba", "pytest", "pytest-xdist")  # as they are here
+TESTS = ("test_enrich.py", "test_enrich_types.py", "test_enrich_together.py")
 
 
 def test_enrich_under_the_other_pyspark(tmp_path):
@@ -30,7 +31,7 @@ def test_enrich_under_the_other_pyspark(tmp_path):
     }
     environment["PYTHONPATH"] = str(here.parents[1] / "src")
     done = subprocess.run(
-        [python, "-m", "pytest", here / "test_enrich.py", "-q", "-p", "no:cacheprovider"],
+        [python, "-m", "pytest", *(here / name for name in TESTS), "-q", "-p", "no:cacheprovider"],
         cwd=here.parents[1],
         env=environment,
         capture_output=True,

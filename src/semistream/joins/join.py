@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.arrow import plain, plain_schema
 from semistream.config import parse_bytes
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 from semistream.joins.base import Answers, JoinStats, Snapshot
 from semistream.joins.condition import Condition
 from semistream.joins.driver import Driver
@@ -124,9 +124,9 @@ def join(
         An iterator of batches, with `.schema` and `.stats`.
     """
     check_algorithm(algorithm)
-    _check_choice("order", order, ("any", "stream"))
-    _check_choice("versions", versions, ("pinned", "newest"))
-    _check_choice("tuning", tuning, ("once", "dynamic"))
+    check_choice(f"{order=}", order, ("any", "stream"), hint="either")
+    check_choice(f"{versions=}", versions, ("pinned", "newest"), hint="either")
+    check_choice(f"{tuning=}", tuning, ("once", "dynamic"), hint="either")
     memory_bytes = parse_bytes(memory, name="memory")
     asked = Shedding.of(shedding)
     check_shedding(asked, shed_to, arrivals, order=order, versions=versions)
@@ -202,13 +202,6 @@ def _schema_of(batches: object) -> pa.Schema:
             hint="Pass a RecordBatchReader to join an empty stream.",
         )
     return plain_schema(schema)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InvalidInputError(
-            f"{name}={value!r}", found="no such choice", hint=f"Choose {' or '.join(map(repr, choices))}."
-        )
 
 
 def _with_columns(batch: pa.RecordBatch, stream: pa.Schema) -> pa.RecordBatch:

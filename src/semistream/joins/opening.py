@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semistream.config import format_bytes
 from semistream.errors import InvalidInputError
 from semistream.front import FrequencyRecorder
+from semistream.joins import rmeshjoin
 from semistream.joins.base import Answers, Join, JoinStats
 from semistream.joins.closed import Closed
 from semistream.joins.division import block_pages, disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
@@ -35,7 +36,6 @@ from semistream.joins.optimisedxhybridjoin import fill_hot_rows
 from semistream.joins.pagefinder import PageFinder, is_unique, same_pages
 from semistream.joins.reader import Loaded, MasterReader, index_bytes, reserve_for
 from semistream.joins.registry import BATCH_LOOKUP, FRONTED, LOOKING_UP, SCANNING, Settings, check_algorithm
-from semistream.joins.rmeshjoin import r_meshjoin
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.joins.waiting import Waiting
 from semistream.joins.xhybridjoin import XHybridJoin
@@ -298,8 +298,6 @@ class _Parts:
         return HybridJoin(waiting, self.finder, blocks, self.settings.parallel)
 
     def _behind(self, waiting: Waiting) -> Join:
-        if self.name == "r-meshjoin":
-            return r_meshjoin(waiting)
         if self.name in SCANNING:
             return MeshJoin(waiting, _per_step(self.opening, waiting))
         if self.name in ("inlj", "cinlj") and self.finder is not None:
@@ -338,7 +336,7 @@ def _complete(master: Master, finder: PageFinder | None) -> _Complete | None:
 def _per_step(opening: Opening, waiting: Waiting) -> int | None:
     """w: MESHJOIN lets so many tuples in per iteration, R-MESHJOIN what there is room for."""
     if opening.name == "r-meshjoin":
-        return None
+        return rmeshjoin.PER_STEP
     if opening.settings.per_step is not None:
         return opening.settings.per_step
     iterations = -(-max(opening.master.pages, 1) // waiting.reader.pages_at_once)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semistream.errors import InvalidInputError, did_you_mean
+from semistream.errors import check_choice
 
 ALGORITHMS = (
     "inlj",
@@ -55,10 +55,5 @@ class Settings:
 
 def check_algorithm(name: str) -> str:
     """A name of ALGORITHMS, or an error that says which was meant."""
-    if name not in ALGORITHMS:
-        raise InvalidInputError(
-            f"algorithm={name!r}",
-            found="no such algorithm",
-            hint=f"{did_you_mean(name, ALGORITHMS)}Choose one of {', '.join(ALGORITHMS)}.",
-        )
+    check_choice(f"algorithm={name!r}", name, ALGORITHMS, what="algorithm", hint="nearest")
     return name

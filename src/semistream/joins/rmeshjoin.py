@@ -12,10 +12,4 @@ Cost of an iteration: MESHJOIN's, with a w that varies (MESH eq. 2).
 
 from __future__ import annotations
 
-from semistream.joins.meshjoin import MeshJoin
-from semistream.joins.waiting import Waiting
-
-
-def r_meshjoin(waiting: Waiting) -> MeshJoin:
-    """The cyclic scan with no w: what there is room for comes in."""
-    return MeshJoin(waiting, per_step=None)
+PER_STEP = None  # w of the cyclic scan in meshjoin.py: what there is room for comes in

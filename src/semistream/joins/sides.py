@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semistream.arrow import from_numpy
 from semistream.columnblock import ANY_TEXT
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 from semistream.joins.condition import Between, Condition, passing
 from semistream.joins.keycast import cast_key
 from semistream.kernel import kernel
@@ -199,8 +199,7 @@ def shape_join(
     condition: Condition | None = None,
 ) -> JoinShape:
     """Check what is to be joined, once, and say how."""
-    if how not in ("inner", "left"):
-        raise InvalidInputError(f"how={how!r}", found="no such join", hint="Choose 'inner' or 'left'.")
+    check_choice(f"{how=}", how, ("inner", "left"), what="join", hint="either")
     if on is None and condition is None:
         raise InvalidInputError(
             "a join without on= and condition=", found="nothing to join by", hint=f"Try on={master.key[0]!r}."

@@ -15,7 +15,7 @@ from typing import Literal
 import pyarrow.fs as pafs
 
 from semistream.config import parse_bytes
-from semistream.errors import InvalidInputError, StoreExistsError
+from semistream.errors import InvalidInputError, StoreExistsError, check_choice
 from semistream.master.keyindex import build_key_index, count_distinct_keys
 from semistream.master.keys import KeyCodec
 from semistream.master.manifest import (
@@ -113,20 +113,14 @@ def build_master(
 
 
 def _check_choices(layout: str, frequency: str | None, if_exists: str) -> None:
-    if layout not in LAYOUTS:
-        raise InvalidInputError(
-            f"layout={layout!r}", found="no such layout", hint=f"Choose one of {', '.join(LAYOUTS)}."
-        )
+    check_choice(f"{layout=}", layout, LAYOUTS, what="layout", hint="names")
     if frequency is not None and layout != "frequency":
         raise InvalidInputError(
             f"frequency={frequency!r}",
             found=f"layout={layout!r}",
             hint="Only layout='frequency' orders rows by it.",
         )
-    if if_exists not in ("error", "replace"):
-        raise InvalidInputError(
-            f"if_exists={if_exists!r}", found="no such choice", hint="Choose 'error' or 'replace'."
-        )
+    check_choice(f"{if_exists=}", if_exists, ("error", "replace"), hint="either")
 
 
 def _next_version(storage: Storage, if_exists: str) -> int:

@@ -22,7 +22,7 @@ from semistream.pipeline.sample import Sampling, check_sums
 from semistream.pipeline.tasks import Onward
 from semistream.pipeline.waiting import OURS, Form
 from semistream.pipeline.work import Hold
-from semistream.spark.enrich import enrich, plan_of
+from semistream.spark.enrich import enrich, free_label, plan_of
 from semistream.spark.types import arrow_schema
 from semistream.spark.worker import Step
 
@@ -63,7 +63,7 @@ def plan_flow(config: PipelineConfig, stream: DataFrame) -> FlowPlan:
     steps: tuple[Step, ...] = ()
     frame = stream
     for conf in config.enrichments:
-        label = _free(conf.label or conf.master.rstrip("/").rpartition("/")[2] or "master", labels)
+        label = free_label(conf.label, conf.master, labels)
         labels.append(label)
         before = frame
         holds_tuples = conf.holds or (config.overload.sheds and len(labels) == 1)
@@ -182,10 +182,3 @@ def _name(step: Step, form: Form, master: Master) -> str:
 
 def _us(time: timedelta) -> int:
     return time // timedelta(microseconds=1)
-
-
-def _free(label: str, taken: Sequence[str]) -> str:
-    name, number = label, 2
-    while name in taken:
-        name, number = f"{label}-{number}", number + 1
-    return name

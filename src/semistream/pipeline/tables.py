@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from semistream.config import parse_bytes, parse_duration
-from semistream.errors import InvalidInputError, did_you_mean
+from semistream.errors import InvalidInputError, check_choice, did_you_mean
 
 _NAMES = {
     bool: "true or false",
@@ -46,12 +46,7 @@ class Table:
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
         """One of some words."""
         value = self.text(key, default)
-        if value not in choices:
-            raise InvalidInputError(
-                f"{self.where}.{key} = {value!r}",
-                found="no such choice",
-                hint=f"{did_you_mean(value, choices)}Choose one of {', '.join(choices)}.",
-            )
+        check_choice(f"{self.where}.{key} = {value!r}", value, choices, hint="nearest")
         return value
 
     def whole(self, key: str, default: int, *, least: int = 0) -> int:

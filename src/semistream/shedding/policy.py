@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, get_args
 
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 
 Strategy = Literal["considering", "upfront", "random", "none"]
 Fate = Literal["later", "dropped"]
@@ -49,8 +49,8 @@ class Shedding:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_choice("strategy", self.strategy, STRATEGIES)
-        _check_choice("fate", self.fate, FATES)
+        check_choice(f"strategy={self.strategy!r}", self.strategy, STRATEGIES, hint="quoted")
+        check_choice(f"fate={self.fate!r}", self.fate, FATES, hint="quoted")
         _check("position", self.position, "0 to 1", good=0 <= self.position <= 1)
         _check("over", self.over, "more than 0", good=self.over > 0)
         _check("under", self.under, f"0 to over, {self.over}", good=0 <= self.under <= self.over)
@@ -78,17 +78,8 @@ class Shedding:
         """What was asked for, where the name of a strategy means its defaults."""
         if isinstance(asked, Shedding):
             return asked
-        _check_choice("shedding", asked, STRATEGIES)
+        check_choice(f"shedding={asked!r}", asked, STRATEGIES, hint="quoted")
         return Shedding(asked)  # type: ignore[arg-type]
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidInputError(
-            f"{name}={value!r}",
-            found="no such choice",
-            hint=f"Choose one of {', '.join(map(repr, choices))}.",
-        )
 
 
 def _check(name: str, value: float, range_: str, *, good: bool) -> None:

@@ -8,7 +8,7 @@ once, however many there are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
 from semistream.config import parse_bytes
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import open_join
 from semistream.joins.registry import Settings, check_algorithm
@@ -79,10 +79,7 @@ def enrich(
         A DataFrame with the stream's columns, then the master's.
     """
     check_algorithm(algorithm)
-    if versions not in ("newest", "pinned"):
-        raise InvalidInputError(
-            f"versions={versions!r}", found="no such choice", hint="Choose 'newest' or 'pinned'."
-        )
+    check_choice(f"{versions=}", versions, ("newest", "pinned"), hint="either")
     if not isinstance(master, Master):
         master = open_master(master)
     before = (None if _is_kept(df) else plan_of(df)) or Plan(df, (), tuple(df.schema.fields), {})
@@ -91,7 +88,7 @@ def enrich(
     shape, fields, intervals = _output(before, master, on, how, columns, sensitive=sensitive)
     step = Step(
         uid="",
-        label=_free_label(label or master.path.rstrip("/").rpartition("/")[2] or "master", before.steps),
+        label=free_label(label, master.path, {step.label for step in before.steps}),
         master=master,
         on=_numbered_key(before.fields, shape, master),
         how=how,
@@ -182,8 +179,10 @@ def _free_name(name: str, fields: Sequence[StructField], *, sensitive: bool) -> 
     return name
 
 
-def _free_label(label: str, steps: Sequence[Step]) -> str:
-    taken, name, number = {step.label for step in steps}, label, 2
+def free_label(label: str | None, master: str, taken: Collection[str]) -> str:
+    """What an enrichment is called: as asked, or as the store at this path; numbered where others are called so."""
+    label = label or master.rstrip("/").rpartition("/")[2] or "master"
+    name, number = label, 2
     while name in taken:
         name, number = f"{label}-{number}", number + 1
     return name

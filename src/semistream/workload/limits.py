@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, check_choice
 
 MAX_KEYS = 10**9
 """Distinct keys of a distribution. The samplers' arithmetic is exact up to 2^30."""
@@ -59,11 +59,7 @@ def require_above(name: str, value: float, low: float) -> None:
 
 def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
     """Refuse a mode that does not exist, and name those that do."""
-    names = tuple(allowed)
-    if value not in names:
-        raise InvalidInputError(
-            f"{name}={value!r}", found="no such choice", hint=f"Choose one of {', '.join(names)}."
-        )
+    check_choice(f"{name}={value!r}", value, allowed, hint="names")
 
 
 def require_range(start: int, stop: int, rows: int | None) -> None:

@@ -6,7 +6,9 @@ neither is. A micro-batch that is given again finds its number there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -44,18 +46,27 @@ class DeltaSink:
         """Append the rows of a micro-batch, unless they are there."""
         if not files:
             return "nothing to write"
-        delta = _deltalake()
-        table = delta.DeltaTable(self.path)
-        last = table.transaction_version(query)
-        if last is not None and last >= batch:
-            return "there already"
-        delta.write_deltalake(
-            table,
-            pads.dataset(files).scanner().to_reader(),
-            mode="append",
-            commit_properties=delta.CommitProperties(app_transactions=[delta.Transaction(query, batch)]),
+        return append_once(
+            self.path, lambda: pads.dataset(files).scanner().to_reader(), query=query, batch=batch
         )
-        return "written"
+
+
+def append_once(
+    path: str | Path, rows: Callable[[], pa.Table | pa.RecordBatchReader], *, query: str, batch: int
+) -> Literal["written", "there already"]:
+    """Append the rows of a micro-batch to a table, unless they are there; nobody asks for them then."""
+    delta = _deltalake()
+    table = delta.DeltaTable(path)
+    last = table.transaction_version(query)
+    if last is not None and last >= batch:
+        return "there already"
+    delta.write_deltalake(
+        table,
+        rows(),
+        mode="append",
+        commit_properties=delta.CommitProperties(app_transactions=[delta.Transaction(query, batch)]),
+    )
+    return "written"
 
 
 def _deltalake() -> Any:
