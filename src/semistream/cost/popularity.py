@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from semistream.front.steady import Keys
 from semistream.workload.zipf import zipf_mass
 
 F64 = NDArray[np.float64]
@@ -42,6 +43,11 @@ class Ranks:
         share = float(self.below[whole])
         beyond = min(max(count - len(self.chance), 0.0), self.others)
         return share + beyond * self.other_chance
+
+    @property
+    def keys(self) -> Keys:
+        """For the small instance of a front stage."""
+        return Keys(self.chance, self.below, self.others, self.other_chance)
 
     @property
     def total(self) -> float:
@@ -101,8 +107,7 @@ def by_rank(ranks: Ranks, block_rows: float, skip_rows: float = 0.0) -> Blocks:
     far = np.geomspace(near[-1], blocks, _GROUPS) if near[-1] < blocks else np.empty(0)
     edges = np.unique(np.concatenate([near, np.round(far)]))
     at = np.maximum(edges * rows / blocks, skip_rows)
-    inside = np.interp(np.minimum(at, len(ranks.chance)), np.arange(len(ranks.below)), ranks.below)
-    share = np.diff(inside + np.maximum(at - len(ranks.chance), 0.0) * ranks.other_chance)
+    share = np.diff(ranks.keys.upto(at))
     count = np.diff(edges)
     return Blocks(share / np.maximum(count, 1), count)
 
