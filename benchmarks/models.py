@@ -2,6 +2,7 @@
 
     python models.py            the grid: six algorithms x three budgets x three skews, each as it is by default
     python models.py tuner      the tuner's choice against a search over measured settings
+    python models.py tuner meshjoin/1.0 hybridjoin/0.3      the same for some algorithms and skews
 
 A master of a million rows of 120 bytes in 4 KiB pages on `direct` disk. A shared machine can be twice as fast in one minute as in the
 next, so the factors are measured anew for every three settings. Every setting is warmed up, then measured for a while; the report
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import median
@@ -39,6 +40,7 @@ BUDGETS = (0.03, 0.06, 0.12)  # of the master
 SKEWS = (0.0, 0.5, 1.0)
 MEASURED_S = 1.5
 MOST_WARM_S = 12.0
+TUNED = tuple(product(("meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin"), (0.3, 1.0)))
 LOOKED_S, FINALISTS, REPEATS = 0.5, 3, 5
 ON = {"product_id": "id"}
 
@@ -146,7 +148,7 @@ def grid(master: Master) -> bool:
     return off <= 0.2
 
 
-def tuned(master: Master) -> bool:
+def tuned(master: Master, streams: Sequence[tuple[str, float]] = TUNED) -> bool:
     """The tuner's choice, and the best of a grid around everything it may choose, all measured.
 
     Every setting of the grid is run for a moment; those that looked best are then measured in turns with the choice.
@@ -154,7 +156,7 @@ def tuned(master: Master) -> bool:
     shape = shape_join(next(stream(0.0)).schema, master, on=ON)
     figures: dict[str, list[float]] = {}
     ratios = []
-    for algorithm, skew in product(("meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin"), (0.3, 1.0)):
+    for algorithm, skew in streams:
         memory_bytes, costs = int(0.06 * 120 * ROWS), calibrate(master, remember=False)
         question = Question(algorithm, master, shape, skew, "direct", costs, 0.0, 0.0, Settings().parallel)
         chosen = best_rate(question, memory_bytes).settings
@@ -172,6 +174,9 @@ def tuned(master: Master) -> bool:
         running = {settings: run(settings) for settings in (chosen, *others)}
         looked = {settings: running[settings].turn(LOOKED_S) for settings in others}
         best = sorted(others, key=lambda settings: -looked[settings])[:FINALISTS]
+        print(f"  {algorithm}, skew {skew}: chosen {_short(chosen)}")
+        for settings in others:
+            print(f"    {_short(settings):<48} {looked[settings]:>12,.0f} tuples/s at a look")
         found = alternate({str(s): running[s].turn for s in (chosen, *best)}, repeats=REPEATS)
         for one in running.values():
             one.close()
@@ -181,12 +186,22 @@ def tuned(master: Master) -> bool:
         ratios.append(
             Ratio(f"{name}: tuned / best found", f"{name}, tuned", f"{name}, best found", at_least=0.9)
         )
-    return report("tuner", figures, ratios, unit="tuples/s", seed=SEED)
+    name = "tuner" if streams == TUNED else f"tuner {' '.join(f'{name}-{skew}' for name, skew in streams)}"
+    return report(name, figures, ratios, unit="tuples/s", seed=SEED)
+
+
+def _short(settings: Settings) -> str:
+    share = "" if settings.front_share is None else f", {settings.front_share:.0%} for hot rows"
+    return f"{(settings.disk_buffer or 0) >> 10:,} KiB in blocks of {settings.block_pages or 1}{share}"
 
 
 def main() -> int:
     """Measure and report."""
-    return 0 if (tuned if "tuner" in sys.argv else grid)(master_of_a_million()) else 1
+    master = master_of_a_million()
+    if sys.argv[1:2] != ["tuner"]:
+        return 0 if grid(master) else 1
+    asked = [what.split("/") for what in sys.argv[2:]]
+    return 0 if tuned(master, [(name, float(skew)) for name, skew in asked] or TUNED) else 1
 
 
 if __name__ == "__main__":

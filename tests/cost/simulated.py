@@ -48,10 +48,11 @@ class Described:
         return getattr(self.master, name)
 
 
-def stream_of(rows: int, skew: float, batch_rows: int = 2048) -> Iterator[pa.RecordBatch]:
-    """Without end."""
-    sales = Workload(Zipf(rows, skew), seed=SEED)
-    start = 0
+def stream_of(
+    rows: int, skew: float, batch_rows: int = 2048, seed: int = SEED, start: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Without end. Another seed makes other keys popular; another start draws the same ones anew."""
+    sales = Workload(Zipf(rows, skew), seed=seed)
     while True:
         yield sales.slice(start, start + batch_rows)
         start += batch_rows
@@ -83,9 +84,11 @@ def counted(
     *,
     warm: int,
     tuples: int,
+    seed: int = SEED,
+    start: int = 0,
 ) -> Counted:
     """Run it and count."""
-    batches = stream_of(master.rows, skew)
+    batches = stream_of(master.rows, skew, seed=seed, start=start)
     shape = shape_join(next(stream_of(10, 0.0)).schema, master, on=ON)
     opening = Opening(algorithm, master, shape, memory_bytes, DISK, 0.0, settings)
     return count(opening, batches, warm=warm, tuples=tuples, prices=PRICES[DISK])

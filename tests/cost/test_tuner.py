@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.cost.simulated import DISK, Described, counted, master_of, stream_of
+from tests.cost.simulated import DISK, SEED, Described, counted, master_of, stream_of
 
 import semistream as ss
 from semistream.cost.question import ask
@@ -112,6 +112,7 @@ def timed(answer):
     return found, min(took)
 
 
+FINALISTS, RUNS = 3, 3
 SEARCHED = [("meshjoin", 1.0), ("hybridjoin", 1.0)]
 SEARCHED_LONG = [(name, skew) for name in TUNED for skew in (0.5, 1.0, 1.2)]
 
@@ -128,7 +129,19 @@ def test_the_choice_is_within_three_percent_of_the_best_that_was_run_everywhere(
 
 
 def compare_counted(folder, name, skew):
-    """The tuner's choice and a grid around all it may choose, each run and counted."""
+    """The tuner's choice and a grid around all it may choose, each run and counted.
+
+    The best of many counts is the luckiest too, so those that looked best are counted again beside the choice, on other streams.
+    """
+    chosen, grid, rate = searched(folder, name, skew)
+    looked = {settings: rate(settings, 0) for settings in grid}
+    best = sorted(looked, key=lambda settings: -looked[settings])[:FINALISTS]
+    found = {s: np.mean([rate(s, run) for run in range(1, 1 + RUNS)]) for s in dict.fromkeys((chosen, *best))}
+    assert found[chosen] >= 0.97 * max(found.values()), f"{chosen}: {found[chosen]:,.0f} of {found}"
+
+
+def searched(folder, name, skew):
+    """The choice, the settings to hold it against, and what one of them reaches in a run."""
     memory_bytes = 400_000
     layout = "frequency" if name in ("x-hybridjoin", "optimised-x-hybridjoin") else "key"
     master = master_of(folder / "m", 30_000, layout, skew)
@@ -139,11 +152,15 @@ def compare_counted(folder, name, skew):
     for b, share in itertools.product(pages, (0.1, 0.25, 0.5, 0.9) if name in FRONTED else (None,)):
         settings = Settings(disk_buffer=b * 4096, front_share=share, parallel=1)
         grid.append(replace(settings, block_pages=b) if "hybrid" in name else settings)
-    rates = [
-        counted(name, master, skew, memory_bytes, settings, warm=40_000, tuples=40_000).rate_per_s
-        for settings in (chosen, *(s for s in grid if asked.point(memory_bytes, s) is not None))
-    ]
-    assert rates[0] >= 0.97 * max(rates), f"{chosen}: {rates[0]:,.0f} of {max(rates):,.0f}"
+    tuples = 4_000 if name == "inlj" else 40_000  # there each costs what the others do
+
+    def rate(settings, run):
+        again = {"start": run << 32} if layout == "frequency" else {"seed": SEED + run}
+        return counted(
+            name, master, skew, memory_bytes, settings, warm=tuples, tuples=tuples, **again
+        ).rate_per_s
+
+    return chosen, [s for s in grid if asked.point(memory_bytes, s) is not None], rate
 
 
 def test_the_curve_falls_on_both_sides_of_the_optimum(master):

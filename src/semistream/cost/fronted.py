@@ -19,7 +19,7 @@ from functools import lru_cache
 from semistream.cost import hybrids, lookups, scans
 from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Ranks
-from semistream.front.steady import BLOCK, LOOKUP, SCAN, Keys, Steady, steady
+from semistream.front.steady import BLOCK, LOOKUP, SCAN, Steady, steady
 
 _NOTHING = 1e-9  # of the stream
 _ROUNDS = 2  # in which the part of the window and the share settle
@@ -95,9 +95,8 @@ def _steady(
 ) -> Steady:
     if not places:
         return Steady(1.0)
-    ranks = Ranks.of(rows, skew)
     return steady(
-        Keys(ranks.chance, ranks.below, ranks.others, ranks.other_chance),
+        Ranks.of(rows, skew).keys,
         places=places,
         window=window,
         how=how,

@@ -34,7 +34,8 @@ from semistream.cost.case import Case, Loop
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.memory import turnover
 
-_HALVINGS = 200
+_SECANTS, _NEAR_ENOUGH = 60, 1e-9
+_EVER = 1e18
 _NOTHING = 1e-12  # of the stream
 _FEW = 1e-6  # misses that come to a block meanwhile: as if none did
 _GULP = 0.07  # of the window, leaving at once: from there on the queue is followed
@@ -75,16 +76,31 @@ def time_in_window(blocks: Blocks, window: float, share_beside: float = 0.0, mis
 
     `share_beside` of the stream enters the window too, but leaves at the end of the iteration: X-HYBRIDJOIN's pinned rows.
     """
-    low, high = 0.0, 1.0
-    while _held(blocks, high, share_beside, misses) < window and high < 1e18:
-        high *= 2
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        below = _held(blocks, middle, share_beside, misses) < window
-        low, high = (middle, high) if below else (low, middle)
-        if high - low < 1e-9 * high:
+    low = high = max(window, 1.0)
+    held_low = held_high = _held(blocks, high, share_beside, misses)
+    while held_high < window and high < _EVER:
+        low, held_low, high = high, held_high, 2 * high
+        held_high = _held(blocks, high, share_beside, misses)
+    while held_low > window and low > _NOTHING:
+        high, held_high, low = low, held_low, low / 2
+        held_low = _held(blocks, low, share_beside, misses)
+    if not held_low < window < held_high:
+        return low if held_low >= window else high
+    # Who waits is nearly a power of T: the secant of the logarithms. An end that stays is taken for half as far off, or it
+    # would stay for good (Dowell and Jarratt, A modified regula falsi method, BIT 1971).
+    at_low, at_high = math.log(held_low / window), math.log(held_high / window)
+    kept_low = kept_high = False
+    for _ in range(_SECANTS):
+        time = low * math.exp(math.log(high / low) * at_low / (at_low - at_high))
+        at = math.log(_held(blocks, time, share_beside, misses) / window)
+        if abs(at) < _NEAR_ENOUGH or high - low < _NEAR_ENOUGH * high:
             break
-    return (low + high) / 2
+        if at < 0.0:
+            low, at_low, at_high = time, at, at_high / 2 if kept_high else at_high
+        else:
+            high, at_high, at_low = time, at, at_low / 2 if kept_low else at_low
+        kept_high, kept_low = at < 0.0, at >= 0.0
+    return time
 
 
 def finished_per_read(case: Case, blocks: Blocks, share_beside: float = 0.0) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semistream.front.recorder import EAGER, FIRST_THRESHOLD, HALVING, LAZY, PERIOD, least_used
-from semistream.kernel import kernel
+from semistream.kernel import inlined, kernel
 from semistream.workload.randomness import LANE, mix, state_at, unit
 
 F64 = NDArray[np.float64]
@@ -107,6 +107,8 @@ def follow(
     keys, window = len(small.chance), len(behind.key)
     until, period, came, more, scanned = HALVING * every, 0.0, 0.0, 0.0, 0
     mass, absent, reads = 0.0, 0, 0.0
+    room = window + (int(together) + 2 if how == SCAN else 0)
+    worthy, met = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     for i in range(len(draws)):
         if i == warm:
             mass, absent, reads = 0.0, 0, 0.0
@@ -139,39 +141,42 @@ def follow(
             more += together
             reads += 1.0
             if how == SCAN:
-                _passed(small, behind.leaving[: _oldest(behind, window)], scanned, scanned + int(more))
+                count = _oldest(behind, window)
+                _passed(small, behind.leaving, count, scanned, int(more), worthy, met)
                 scanned = (scanned + int(more)) % keys
             elif how == LOOKUP:
-                _met(small, behind.leaving[: _oldest(behind, int(more))])
+                _met(small, behind.leaving, _oldest(behind, int(more)), met)
             else:
                 block = behind.asked_for[behind.now[_HEAD]]
                 count = _block(behind)
-                _met(small, behind.leaving[:count])
+                _met(small, behind.leaving, count, met)
                 if block < blocks.apart:  # in the original as many times more waited with the first
                     reads -= 1.0 - count / (1.0 + (count - 1) * blocks.fewer)
             more -= int(more)
     return mass / max(len(draws) - warm, 1), absent, reads
 
 
-@kernel
+@inlined
 def _queue(behind: Behind, key: int) -> None:
     """A tuple waits, behind all others."""
-    behind.key[(behind.now[_HEAD] + behind.now[_HELD]) % len(behind.key)] = key
+    at = behind.now[_HEAD] + behind.now[_HELD]
+    behind.key[at if at < len(behind.key) else at - len(behind.key)] = key
     behind.now[_HELD] += 1
 
 
-@kernel
+@inlined
 def _oldest(behind: Behind, count: int) -> int:
     """The oldest leave."""
-    count = min(count, behind.now[_HELD])
+    count, head = min(count, behind.now[_HELD]), behind.now[_HEAD]
     for i in range(count):
-        behind.leaving[i] = behind.key[(behind.now[_HEAD] + i) % len(behind.key)]
-    behind.now[_HEAD] = (behind.now[_HEAD] + count) % len(behind.key)
+        behind.leaving[i] = behind.key[head]
+        head = head + 1 if head + 1 < len(behind.key) else 0
+    behind.now[_HEAD] = head
     behind.now[_HELD] -= count
     return count
 
 
-@kernel
+@inlined
 def _ask(behind: Behind, key: int, block: int) -> None:
     """A tuple waits for a block. All tuples of a block leave together, so blocks are read in the order of first tuples."""
     place = behind.now[_FREE]
@@ -179,14 +184,14 @@ def _ask(behind: Behind, key: int, block: int) -> None:
     behind.now[_HELD] += 1
     behind.key[place] = key
     if behind.last_of[block] < 0:
-        at = (behind.now[_HEAD] + behind.now[_ASKED]) % len(behind.asked_for)
-        behind.asked_for[at] = block
+        at = behind.now[_HEAD] + behind.now[_ASKED]
+        behind.asked_for[at if at < len(behind.asked_for) else at - len(behind.asked_for)] = block
         behind.now[_ASKED] += 1
     behind.after[place] = behind.last_of[block]
     behind.last_of[block] = place
 
 
-@kernel
+@inlined
 def _block(behind: Behind) -> int:
     """Who waits for the block of the oldest leaves."""
     block = behind.asked_for[behind.now[_HEAD]]
@@ -205,57 +210,60 @@ def _block(behind: Behind) -> int:
     return count
 
 
-@kernel
-def _met(small: Instance, leaving: I64) -> None:
-    """Rows that these tuples met: those that enough of them met come in."""
-    for key in leaving:
+@inlined
+def _met(small: Instance, leaving: I64, count: int, met: I64) -> None:
+    """Rows that so many tuples met: those that enough of them met come in."""
+    for i in range(count):
+        if leaving[i] >= 0:
+            small.waiting[leaving[i]] += 1
+    worthy = 0
+    for i in range(count):
+        key, times = leaving[i], 1
         if key >= 0:
-            small.waiting[key] += 1
-    worthy, met = 0, np.empty(len(leaving), dtype=np.int64)
-    for key in leaving:
-        count = 1
-        if key >= 0:
-            count, small.waiting[key] = small.waiting[key], 0
-        if count >= small.now[_THRESHOLD] and (key < 0 or small.slot_of[key] < 0):
-            leaving[worthy], met[worthy] = key, count
+            times, small.waiting[key] = small.waiting[key], 0
+        if times >= small.now[_THRESHOLD] and (key < 0 or small.slot_of[key] < 0):
+            leaving[worthy], met[worthy] = key, times
             worthy += 1
-    _take_in(small, leaving[:worthy], met)
+    if worthy:
+        _take_in(small, leaving, worthy, met)
 
 
-@kernel
-def _passed(small: Instance, rare: I64, first: int, last: int) -> None:
+@inlined
+def _passed(small: Instance, rare: I64, count: int, first: int, rows: int, keys: I64, met: I64) -> None:
     """Rows that a scan brought, with all that wait for them; of the rarest keys as many as came meanwhile."""
-    worthy, room = 0, last - first + len(rare)
-    keys, met = np.empty(room, dtype=np.int64), np.ones(room, dtype=np.int64)
-    for at in range(first, last):
-        key = at % len(small.chance)
-        count, small.waiting[key] = small.waiting[key], 0
-        if count >= small.now[_THRESHOLD] and small.slot_of[key] < 0:
-            keys[worthy], met[worthy] = key, count
+    worthy, key = 0, first
+    for _ in range(rows):
+        if key >= len(small.chance):
+            key = 0
+        times, small.waiting[key] = small.waiting[key], 0
+        if times >= small.now[_THRESHOLD] and small.slot_of[key] < 0:
+            keys[worthy], met[worthy] = key, times
             worthy += 1
-    for key in rare:
-        if key < 0 and small.now[_THRESHOLD] == 1:
-            keys[worthy], met[worthy] = key, 1
-            worthy += 1
-    _take_in(small, keys[:worthy], met)
+        key += 1
+    if small.now[_THRESHOLD] == 1:
+        for i in range(count):
+            if rare[i] < 0:
+                keys[worthy], met[worthy] = -1, 1
+                worthy += 1
+    if worthy:
+        _take_in(small, keys, worthy, met)
 
 
-@kernel
-def _take_in(small: Instance, keys: I64, met: I64) -> None:
-    """Keys come in, in place of the least used."""
+@inlined
+def _take_in(small: Instance, keys: I64, worthy: int, met: I64) -> None:
+    """So many keys come in, in place of the least used."""
     now = small.now
-    if len(keys) > len(small.uses):
-        keys = keys[: len(small.uses)]
-    while now[_ROOM] < len(keys):
+    coming = min(worthy, len(small.uses))
+    while now[_ROOM] < coming:
         if now[_LEFT] == 0:
             now[_HAND] = least_used(small.uses, now[_HAND], small.victims)
             now[_LEFT] = min(len(small.victims), len(small.uses) - now[_ROOM])
-        short = min(len(keys) - now[_ROOM], now[_LEFT])
-        some = small.victims[now[_LEFT] - short : now[_LEFT]]
+        short = min(coming - now[_ROOM], now[_LEFT])
         now[_LEFT] -= short
         now[_EVICTED] += short
-        now[_FLOOR] = max(now[_FLOOR], small.uses[some[0]])
-        for slot in some:
+        now[_FLOOR] = max(now[_FLOOR], small.uses[small.victims[now[_LEFT]]])
+        for i in range(now[_LEFT], now[_LEFT] + short):
+            slot = small.victims[i]
             small.uses[slot] = -1
             small.free[now[_ROOM]] = slot
             now[_ROOM] += 1
@@ -263,7 +271,7 @@ def _take_in(small: Instance, keys: I64, met: I64) -> None:
             if key >= 0:
                 small.slot_of[key] = -1
                 small.inside[0] -= small.chance[key]
-    for i in range(len(keys)):
+    for i in range(coming):
         now[_ROOM] -= 1
         slot, key = small.free[now[_ROOM]], keys[i]
         small.key_of[slot], small.uses[slot] = key, now[_FLOOR] + met[i]
@@ -272,7 +280,7 @@ def _take_in(small: Instance, keys: I64, met: I64) -> None:
             small.inside[0] += small.chance[key]
 
 
-@kernel
+@inlined
 def _halve(small: Instance) -> None:
     """Old glory fades."""
     for slot in range(len(small.uses)):
@@ -281,7 +289,7 @@ def _halve(small: Instance) -> None:
     small.now[_FLOOR] >>= 1
 
 
-@kernel
+@inlined
 def _adapt(small: Instance, share: float) -> None:
     """Move the threshold, by how often somebody was let go."""
     if share > EAGER:

@@ -175,8 +175,9 @@ def least_used(uses: I32, hand: int, out: I64) -> int:
         below += counts[level]
         level += 1
     alike, at, last = len(out) - below, len(out), hand
-    for step in range(len(uses)):
-        slot = (hand + step) % len(uses)
+    slot = hand - 1
+    for _ in range(len(uses)):
+        slot = slot + 1 if slot + 1 < len(uses) else 0  # a remainder would take ten times as long
         if uses[slot] < 0:
             continue
         use = min(uses[slot], _TOLD_APART)

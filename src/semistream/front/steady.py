@@ -43,6 +43,7 @@ _MOST_ROUGHLY = 40_000
 _MOST_WINDOW, _MOST_ROUGH_WINDOW = 1 << 16, 1 << 13  # changes several times while those come
 _MANY = 4.0  # tuples of the small instance that wait for a block: its part of the window matters
 _BLOCKS_APART = 1 << 12
+_ARRANGEMENTS = 4
 _SEED = 2007
 __all__ = ["BLOCK", "LOOKUP", "PLACES", "SCAN", "Keys", "Steady", "steady"]
 
@@ -107,8 +108,6 @@ def steady(
     edges: F64 = always + np.arange(told_apart + 1.0) * ((keys.count - always) / total)
     chance: F64 = np.diff(keys.upto(edges)) * (total / (keys.count - always))
     all_of_them = (1.0 - float(keys.below[always])) * (total / (keys.count - always))
-    if not in_order:
-        chance = chance[np.random.default_rng(_SEED).permutation(told_apart)]
     step = scale / all_of_them  # tuples of the whole stream per arrival here, in small ones
     every = places * scale  # as many tuples as the original has places, in small ones
     least = max(1.0 - float(keys.upto(np.array([float(places)]))[0]), 1e-6)
@@ -127,16 +126,22 @@ def steady(
     elif how == BLOCK:
         waiting = window * scale / (keys.count / together)
         blocks = _scattered(told_apart, total, keys.count if waiting >= _MANY else total, together, scale)
-    absent_mass, absent, reads = follow(
-        instance(chance, small, max(1, min(small, int(every) // VICTIMS))),
-        behind_of(places_behind, blocks.size),
-        _drawn(chance, all_of_them, warm + measured),
-        warm,
-        how,
-        blocks,
-        pace[how],
-        np.array([step, every, BATCH_ROWS * scale, all_of_them]),
-    )
+    # Where nothing is shrunk, which keys share a block is chance as in the original: the mean of some arrangements is meant.
+    runs = _ARRANGEMENTS if factor == 1.0 and small_places >= PLACES else 1
+    found = np.zeros(3)
+    for seed in range(_SEED, _SEED + runs):
+        placed = chance if in_order else chance[np.random.default_rng(seed).permutation(told_apart)]
+        found += follow(
+            instance(placed, small, max(1, min(small, int(every) // VICTIMS))),
+            behind_of(places_behind, blocks.size),
+            _drawn(placed, all_of_them, warm + measured, seed),
+            warm,
+            how,
+            blocks,
+            pace[how],
+            np.array([step, every, BATCH_ROWS * scale, all_of_them]),
+        )
+    absent_mass, absent, reads = found / runs
     share = absent_mass / all_of_them * (1.0 - float(keys.below[always]))
     return Steady(share, absent / max(reads, 1e-12) / max(share, 1e-12))
 
@@ -187,12 +192,12 @@ def _arrivals(places: float, windows: float, small_places: int) -> tuple[int, in
     return int(min(warm, _MOST_ARRIVALS)) + 1, int(min(measured, _MOST_ARRIVALS)) + 1
 
 
-def _drawn(chance: F64, total: float, count: int) -> I32:
+def _drawn(chance: F64, total: float, count: int, seed: int) -> I32:
     """Keys that are asked for, one after the other; -1 for one of the rarest."""
     cumulated: F64 = np.cumsum(chance)
     guide = np.searchsorted(cumulated, np.linspace(0.0, total, len(chance) + 1)[:-1], side="right")
     out = np.empty(count, dtype=np.int32)
-    _draw(cumulated, guide, total, derive(_SEED, "front stage"), out)
+    _draw(cumulated, guide, total, derive(seed, "front stage"), out)
     return out
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semistream.kernel import kernel
+from semistream.workload.randomness import derive, mix, state_at, unit
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
 _TURNS = 6  # windows' worth of tuples, measured
 _WARM = 4
 _LEAST_SHARE = 0.005
@@ -24,6 +26,7 @@ _MOST_WINDOW, _LEAST_TUPLES = 120_000, 1_200_000  # followed; a larger window is
 _ROUGH_WINDOW, _ROUGH_TUPLES = 8_000, 80_000
 _MANY = 30.0  # tuples waiting for a block: whether it is one more or less hardly matters
 _ENOUGH_READS = 50  # of blocks that are alike, to tell their wait from that of the others
+_GUIDES = 1 << 12  # steps of the stream, each with the first group that may be there
 _SEED = 2013
 
 
@@ -37,28 +40,49 @@ def tuples_per_read(
     settings with.
     """
     total = float(chance @ count)
-    generator = np.random.default_rng(_SEED)
     most, least = (_ROUGH_WINDOW, _ROUGH_TUPLES) if rough else (_MOST_WINDOW, _LEAST_TUPLES)
     times = max(1.0, window / most)
     followed, small = _shrunk(chance, count, window, time, times)
     # So that as many come to stay as the window holds, some times over.
     stay = max(total / (total + beside), _LEAST_SHARE)
     tuples = max(least, int((_WARM + _TURNS) * small / stay))
-    group = np.cumsum(chance * count)
     numbered = np.ceil(followed).astype(np.int64)
     first = np.cumsum(numbered) - numbered
     entering = total + beside
-    picks = generator.random(tuples) * entering
-    # Who is beside gets block -1; the others a group, and a block in it.
-    groups = np.minimum(np.searchsorted(group, picks, side="right"), len(group) - 1)
-    blocks = first[groups] + (generator.random(tuples) * followed[groups]).astype(np.int64)
-    blocks[picks >= total] = -1
+    blocks = _drawn(chance * count, first, followed, entering, tuples)
     waits, reads = np.zeros(int(numbered.sum())), np.zeros(int(numbered.sum()))
     _turn(blocks, small, _WARM * tuples // (_WARM + _TURNS), waits, reads)
     wait = times * _mean_waits(np.add.reduceat(waits, first), np.add.reduceat(reads, first))
     # Time is counted in tuples that enter.
     per_tuple = float((count / (entering / np.maximum(chance, 1e-300) - 1.0 + wait)).sum())
     return 1.0 / max(per_tuple, 1e-300) / max(entering, 1e-12)
+
+
+def _drawn(mass: F64, first: I64, followed: F64, entering: float, tuples: int) -> I32:
+    """The block of each tuple that enters: one of `followed` alike ones of a group. -1 for who is beside."""
+    upto: F64 = np.cumsum(mass)
+    guide = np.searchsorted(upto, np.arange(_GUIDES) * (upto[-1] / _GUIDES), side="right")
+    out = np.empty(tuples, dtype=np.int32)
+    _draw(mass, upto, guide, first, followed, entering, derive(_SEED, "turnover"), out)
+    return out
+
+
+@kernel
+def _draw(
+    mass: F64, upto: F64, guide: I64, first: I64, followed: F64, entering: float, key: np.uint64, out: I32
+) -> None:
+    total, last = upto[-1], len(upto) - 1
+    for i in range(len(out)):
+        at = unit(mix(state_at(key, i))) * entering
+        if at >= total:
+            out[i] = -1
+            continue
+        group = min(guide[int(at / total * len(guide))], last)
+        while group < last and upto[group] <= at:
+            group += 1
+        # How far into the group is as good as another draw.
+        inside = 1.0 - (upto[group] - at) / mass[group]
+        out[i] = first[group] + max(0, min(int(inside * followed[group]), int(np.ceil(followed[group])) - 1))
 
 
 def _shrunk(chance: F64, count: F64, window: int, time: float, times: float) -> tuple[F64, int]:
@@ -91,7 +115,7 @@ def _mean_waits(waits: F64, reads: F64) -> F64:
 
 
 @kernel
-def _turn(blocks: I64, window: int, warm: int, waits: F64, reads: F64) -> None:
+def _turn(blocks: I32, window: int, warm: int, waits: F64, reads: F64) -> None:
     """Add up how long the first of a block's tuples waited for its reads, and count these, after the warm-up."""
     waiting = np.zeros(len(reads), dtype=np.int64)
     since = np.full(len(reads), -1, dtype=np.int64)  # when the oldest waiting tuple of a block came
