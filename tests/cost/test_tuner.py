@@ -152,12 +152,19 @@ def searched(folder, name, skew):
     for b, share in itertools.product(pages, (0.1, 0.25, 0.5, 0.9) if name in FRONTED else (None,)):
         settings = Settings(disk_buffer=b * 4096, front_share=share, parallel=1)
         grid.append(replace(settings, block_pages=b) if "hybrid" in name else settings)
-    tuples = 4_000 if name == "inlj" else 40_000  # there each costs what the others do
 
     def rate(settings, run):
+        """Blocks are read in step for many windows (test_models.py): so long ones, each begun at another point."""
         again = {"start": run << 32} if layout == "frequency" else {"seed": SEED + run}
+        point = asked.point(memory_bytes, settings)
+        window = asked.case(memory_bytes, settings).division.window_tuples
+        turn = window / max(1 - point.front_share, 0.02)
+        tuples = (
+            int(max(8 * turn, 40_000)) if name != "inlj" else 4_000
+        )  # there each costs what the others do
+        warm = tuples + int(run * turn / 2)
         return counted(
-            name, master, skew, memory_bytes, settings, warm=tuples, tuples=tuples, **again
+            name, master, skew, memory_bytes, settings, warm=warm, tuples=tuples, **again
         ).rate_per_s
 
     return chosen, [s for s in grid if asked.point(memory_bytes, s) is not None], rate
