@@ -20,8 +20,11 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from numpy.typing import NDArray
 
+from semistream.experiments.keyonly import KeyOnlyStorage
 from semistream.joins.sides import On
-from semistream.master import Master, build_master, open_master
+from semistream.master import Master, open_master
+from semistream.master.build import build_in
+from semistream.master.storage import LocalStorage
 from semistream.workload import (
     EveryKey,
     Key,
@@ -56,6 +59,7 @@ class MasterSpec:
     key_skew: float = 0.0  # Zipf exponent of how many rows a key has; 0 is `rows_per_key` each
     rows_per_key: int = 1
     key_gap: int = 1  # from a key to the next; where it is 2, every odd one is missing
+    payload: Literal["stored", "holes"] = "stored"  # "holes": a key-only master, see keyonly.py
 
     @property
     def nbytes(self) -> int:
@@ -104,9 +108,10 @@ def open_or_build(spec: MasterSpec, folder: Path, *, seed: int) -> Master:
     path = folder / f"master-{name}"
     if (path.with_suffix(".done")).exists():
         return open_master(path)
-    master = build_master(
+    place = KeyOnlyStorage if spec.payload == "holes" else LocalStorage
+    master = build_in(
+        place(str(path.absolute()), location=str(path)),
         _rows(spec, folder, seed=seed),
-        path,
         key="c_custkey" if spec.kind == "tpch" else "lon" if spec.kind == "cloud" else "k",
         layout=spec.layout,
         page_bytes=spec.page_bytes,

@@ -93,7 +93,8 @@ def buffer_case(scale: Scale, line: str, x: float) -> Case:
     """X % of the memory for the disk buffer, within 1 % of the master: a larger one than elsewhere, for finer steps."""
     finer = replace(scale, caching=min(1.0, FINER * scale.caching))
     case = caching(finer, line, memory_share=0.01, warm=1.2)
-    case = replace(case, master=replace(case.master, page_bytes=4096))
+    if not scale.key_only:
+        case = replace(case, master=replace(case.master, page_bytes=4096))
     return scan_buffer(case, x / 100 * 0.01 * MASTER_BYTES, front_share=FRONT_SHARE)
 
 
