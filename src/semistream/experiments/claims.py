@@ -199,7 +199,8 @@ CLAIMS: dict[str, Claim] = {
 
 
 def chosen_claims(names: Sequence[str]) -> tuple[str, ...]:
-    """The claims of these names, in the table's order; all of them where none is named."""
+    """The claims of these names, in the table's order; all of them where none is named. Commas part names too."""
+    names = [part for name in names for part in name.replace(",", " ").split() or [name]]
     wanted = {name.upper() for name in names}
     for name in names:
         if name.upper() not in CLAIMS:

@@ -144,10 +144,12 @@ def stream_batches(
     """The stream, without end."""
     if spec.kind == "tpch":
         files = [str(path) for path in _tpch(master, folder).orders]
-        for batch in itertools.chain.from_iterable(
-            pads.dataset(files).to_batches(batch_size=BATCH) for _ in itertools.count()
+        for number, batch in enumerate(
+            itertools.chain.from_iterable(
+                pads.dataset(files).to_batches(batch_size=BATCH) for _ in itertools.count()
+            )
         ):
-            yield _plain(batch)
+            yield _asking(_plain(batch), spec, master, number, seed=seed)
     if spec.kind == "cloud":
         workload = cloud.stream(None, CLOUD_SEEDS[1] + seed, report_bytes=master.row_bytes)
     else:
@@ -160,6 +162,19 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With strings as a join keeps them; TPC-H's files have views."""
     fields = [each.with_type(pa.string()) if each.type == pa.string_view() else each for each in batch.schema]
     return batch.cast(pa.schema(fields))
+
+
+def _asking(
+    batch: pa.RecordBatch, spec: StreamSpec, master: MasterSpec, number: int, *, seed: int
+) -> pa.RecordBatch:
+    """Orders as dbgen draws them, all customers alike; or of customers drawn by a Zipf law, where it has an exponent."""
+    if not spec.exponent:
+        return batch
+    drawn = Zipf(master.n_keys, spec.exponent, popularity=spec.popularity)
+    customers = 1 + drawn.draw(number * BATCH, number * BATCH + len(batch), seed=seed)  # dbgen counts from 1
+    at = batch.schema.get_field_index("o_custkey")
+    column = pa.array(customers).cast(batch.schema.field(at).type)
+    return batch.set_column(at, batch.schema.field(at), column)
 
 
 def joined_on(master: MasterSpec) -> On:

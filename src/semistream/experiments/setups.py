@@ -100,11 +100,13 @@ def caching(
     return _case(algorithm, master, stream, memory_share * memory_of * ROW_BYTES, scale.caching, **more)
 
 
-def tpch_orders(scale: Scale, algorithm: str, *, memory_share: float, **more: Any) -> Case:
-    """CACHING section 5.1: Orders into Customer, of 223 bytes."""
+def tpch_orders(
+    scale: Scale, algorithm: str, *, memory_share: float, exponent: float = 0.0, **more: Any
+) -> Case:
+    """CACHING section 5.1: Orders into Customer, of 223 bytes. Where there is an exponent, customers are drawn by it and not by dbgen."""
     master = MasterSpec(round(TPCH_ROWS * scale.caching), 223, _CACHING_PAGE, kind="tpch")
     memory = memory_share * TPCH_ROWS * master.row_bytes
-    return _case(algorithm, master, StreamSpec(kind="tpch"), memory, scale.caching, **more)
+    return _case(algorithm, master, StreamSpec(exponent, kind="tpch"), memory, scale.caching, **more)
 
 
 def scan_buffer(case: Case, nbytes: float, *, front_share: float | None = None) -> Case:

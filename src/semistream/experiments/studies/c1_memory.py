@@ -159,9 +159,23 @@ def judge_skew(run: Run) -> Mapping[str, Verdict]:
                 f"{run.at('cmeshjoin', x).behind_rate / run.at('meshjoin', x).rate:.2f} of its rate"
                 for x in run.xs
             )
-            + ".",
+            + f". {_at_most(run, run.xs[moderate[0]])}",
         )
     }
+
+
+def _at_most(run: Run, x: float) -> str:
+    """What the best of all front stages would bring: always the most popular rows, each in its own bytes."""
+    master = run.study.case(run.scale, "cmeshjoin", x).master
+    memory = run.study.case(run.scale, "cmeshjoin", x).memory_bytes / master.nbytes
+    best, share = max(
+        ((1 - share) / (1 - head_share(share * memory * master.rows, master.rows, exponent=x)), share)
+        for share in (0.005 * step for step in range(1, 200))
+    )
+    return (
+        f"At {x:g} even a front stage that always had the most popular rows, in {ROW_BYTES} bytes each, would bring {best:.2f}x at best, with "
+        f"{percent(share)} of the memory."
+    )
 
 
 def _front_memory(point: Measured) -> float:
