@@ -37,7 +37,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-top: 1px solid #ccc; padding-top: 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; table-layout: fixed; overflow-wrap: break-word; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; } td b, td span { white-space: nowrap; }
 tbody { border-top: 1px solid #ddd; } tr.why td { padding-top: 0; color: #444; }
 .reproduced { color: #1b6e2d; } .part { color: #8a5a00; } .not { color: #a3201d; } .none { color: #666; }
 figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; } a { color: #1f5fa8; }
@@ -46,12 +46,12 @@ tbody, section { break-inside: avoid; }
 @media print { body { font-size: 9.5pt; max-width: none; margin: 0; padding: 0; } table { font-size: 8.5pt; } h2 { break-after: avoid; } }
 """
 _COLUMNS = {  # and how wide each is, in per cent
-    "": 4,
-    "claim": 30,
-    "paper": 18,
-    "ours, hdd-2007": 22,
-    "ours, this machine": 14,
-    "verdict": 12,
+    "": 6,
+    "claim": 28,
+    "paper": 17,
+    "ours, hdd-2007": 21,
+    "ours, this machine": 13,
+    "verdict": 15,
 }
 
 
