@@ -1,7 +1,7 @@
 """The papers' claims that `semistream reproduce` checks, one record each, in our own words.
 
 A claim is about an ordering, a shape, an optimum or a number. Where the paper gives a number it is in `numbers`, as printed
-there; the figures a study compares with are taken from here, so that they are written once.
+there; a study that compares with it has it as PAPER_... of its own.
 """
 
 from __future__ import annotations
