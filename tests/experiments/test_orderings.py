@@ -9,6 +9,7 @@ import pytest
 from semistream.experiments import Runner, scale_named
 from semistream.experiments.studies.c1_memory import gains
 
+pytestmark = pytest.mark.xdist_group("orderings")  # one run for all of them
 SURE = ("M1", "D4", "X1", "O1", "C3", "C14")
 FLIPPED = {
     "M1": ("meshjoin", "inlj"),
