@@ -38,7 +38,7 @@ def judge_share(run: Run) -> Mapping[str, Verdict]:
     best = best_at(run.xs, curve)
     return {
         "C11": decide(
-            f"best at {best:g} % ({best / PAPER_BEST_SHARE:.1f} of the paper's); {curve[-1] / curve[0]:.1f}x none at {run.xs[-1]:g} %",
+            f"best at {best:g} % ({best / PAPER_BEST_SHARE:.1f} of the paper's); {curve[-1] / curve[0]:.2f}x none at {run.xs[-1]:g} %",
             holds={
                 "the best share is inside the range": has_interior_best(curve),
                 f"{run.xs[-1]:g} % still beats none": curve[-1] > curve[0],
