@@ -22,6 +22,15 @@ def test_an_unknown_scale_is_said(tmp_path, capsys):
     assert "Did you mean 'small'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--out", "--docs"])
+def test_a_place_that_cannot_be_written_is_said_before_the_run(tmp_path, capsys, option):
+    taken = tmp_path / "file"
+    taken.touch()
+    assert main(["reproduce", "M1", "--out", str(tmp_path / "out"), option, str(taken)]) == 1
+    assert "error writing" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "data").exists()
+
+
 def test_the_grid_has_no_claims(tmp_path, capsys):
     assert main(["reproduce", "M1", "--grid", "--out", str(tmp_path / "out")]) == 1
     assert "Leave out either." in capsys.readouterr().err

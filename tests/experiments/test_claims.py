@@ -14,13 +14,15 @@ from semistream.experiments.claims import as_markdown
 def test_claims_come_in_the_tables_order_whatever_the_order_asked():
     assert chosen_claims(["c1", "M1"]) == ("M1", "C1")
     assert chosen_claims([]) == tuple(CLAIMS)
+    assert chosen_claims(["M1,c1", "D4,"]) == ("M1", "D4", "C1")
 
 
 def test_a_claim_that_is_none_says_which_may_be_meant():
     with pytest.raises(InvalidInputError, match=r"M11.*Did you mean M1\?"):
         chosen_claims(["M11"])
-    with pytest.raises(InvalidInputError, match="There are M1"):
-        chosen_claims(["nonsense"])
+    for name in ("nonsense", "", ","):
+        with pytest.raises(InvalidInputError, match="There are M1"):
+            chosen_claims([name])
 
 
 def test_a_scale_that_is_none_says_which_may_be_meant():

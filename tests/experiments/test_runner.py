@@ -39,6 +39,16 @@ def test_two_runs_of_a_seed_give_the_same_bytes_and_another_seed_others(reproduc
     assert files(folder) != files(tmp_path / "other")
 
 
+def test_so_do_front_stages_and_blocks_chosen_by_tuples(tmp_path):
+    """What depends on who entered and left when: CMESHJOIN's and X-HYBRIDJOIN's counts, predictions and settings."""
+    tiny = replace(SMALL, caching=1 / 5000, hybrid=1 / 100)
+    for name in ("one", "two"):
+        out = tmp_path / name
+        write_tables(Runner(out, tiny, on_machine=False).reproduce(("C12", "X5")), out)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert set(files(tmp_path / "one")) == {"c12_threshold.csv", "x5_tuning.csv"}
+
+
 def test_two_processes_count_what_one_does(reproduced, tmp_path):
     _, first = reproduced
     both = Runner(tmp_path, SMALL, jobs=2, on_machine=False).reproduce(CLAIMS)
@@ -96,6 +106,23 @@ def test_the_report_needs_nothing_beside_it(reproduced):
     assert "semistream/joins/meshjoin.py" in page
     for target in re.findall(r'href="([^"#]+)"', page):
         assert (folder / target).resolve().exists(), target
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
+    text = (folder / "README.md").read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert all((folder / target).resolve().exists() for target in targets if not target.startswith("#"))
+    assert {target[1:] for target in targets if target.startswith("#")} <= set(
+        re.findall(r'id="([^"]+)"', text)
+    )
+
+
+def test_a_row_leads_to_its_study_in_one_click_and_to_the_operators_in_two(reproduced):
+    folder, result = reproduced
+    page = write_report(result, folder).read_text()
+    (row,) = re.findall(r"<tbody><tr><td><b>M3</b>.*?</tbody>", page)
+    anchor, study = re.findall(r'href="([^"]+)"', row)
+    assert study.endswith("studies/m3_model_over_buffer.py")
+    (section,) = re.findall(rf'<section><h2 id="{anchor[1:]}".*?<figure>', page, re.DOTALL)
+    assert "joins/meshjoin.py" in section
 
 
 def test_nothing_in_the_report_says_whose_machine_it_was(reproduced):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from semistream.experiments.verdicts import (
     falls,
     has_interior_best,
     has_one_peak,
+    head_share,
     levels_off,
     rises,
     spread,
@@ -84,3 +86,12 @@ def test_two_studies_of_a_claim_must_agree():
     assert together([good, good]).outcome == "reproduced"
     assert together([good, bad]) == Verdict("in part", "1; 2", "why")
     assert together([bad]).outcome == "not reproduced"
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("most", "keys"), [(1, 1_000), (1_500, 100_000), (5_000, 5_000)])
+def test_the_head_of_a_zipf_law_is_its_sum(most, keys, exponent):
+    weights = np.arange(1, keys + 1) ** -exponent
+    assert head_share(most, keys, exponent=exponent) == pytest.approx(
+        weights[:most].sum() / weights.sum(), rel=2e-3
+    )

@@ -53,7 +53,9 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Check what was asked, run it, write the report."""
     from semistream.experiments import Runner, chosen_claims, scale_named
+    from semistream.experiments.plots import pyplot_for_pages
     from semistream.experiments.report import counts, summary, write_report
+    from semistream.master.storage import explained
     from semistream.workload.limits import require_whole
 
     claims, scale = chosen_claims(chosen.claims), scale_named(chosen.scale)
@@ -66,7 +68,11 @@ def run(chosen: argparse.Namespace) -> int:
     require_whole("seed", chosen.seed, 0, 1 << 31)
     require_whole("jobs", chosen.jobs, 1, 64)
     out = Path(chosen.out)
-    out.mkdir(parents=True, exist_ok=True)
+    pyplot_for_pages()  # what cannot be drawn or written had better be known before the run than after it
+    for folder in (chosen.out, chosen.docs):
+        if folder:
+            with explained(f"writing {folder}"):
+                Path(folder).mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, highlight=False)
     runner = Runner(
         out,

@@ -27,6 +27,7 @@ class Case:
     disk: str = "hdd-2007"
     threshold: int | None = None  # of the front stage's admission, held there
     warm: float = 3.0  # windows answered by the join behind before anything is counted
+    warm_per_row: float = 100.0  # tuples for each place of a front stage, which must have come before as well
     measured: float = 2.0  # and while it is
     looked_up: int = 10_000  # tuples of an index nested loop that are counted; MESH counts as many
     looked_up_warm: float = 20.0  # times the front stage's rows that a cached one sees before

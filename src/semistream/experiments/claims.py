@@ -1,7 +1,7 @@
 """The papers' claims that `semistream reproduce` checks, one record each, in our own words.
 
 A claim is about an ordering, a shape, an optimum or a number. Where the paper gives a number it is in `numbers`, as printed
-there; the figures a study compares with are taken from here, so that they are written once.
+there; a study that compares with it has it as PAPER_... of its own.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ CLAIMS: dict[str, Claim] = {
 
 
 def chosen_claims(names: Sequence[str]) -> tuple[str, ...]:
-    """The claims of these names, in the table's order; all of them where none is named."""
+    """The claims of these names, in the table's order; all of them where none is named. Commas part names too."""
+    names = [part for name in names for part in name.replace(",", " ").split() or [name]]
     wanted = {name.upper() for name in names}
     for name in names:
         if name.upper() not in CLAIMS:

@@ -20,8 +20,11 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from numpy.typing import NDArray
 
+from semistream.experiments.keyonly import KeyOnlyStorage
 from semistream.joins.sides import On
-from semistream.master import Master, build_master, open_master
+from semistream.master import Master, open_master
+from semistream.master.build import build_in
+from semistream.master.storage import LocalStorage
 from semistream.workload import (
     EveryKey,
     Key,
@@ -56,6 +59,7 @@ class MasterSpec:
     key_skew: float = 0.0  # Zipf exponent of how many rows a key has; 0 is `rows_per_key` each
     rows_per_key: int = 1
     key_gap: int = 1  # from a key to the next; where it is 2, every odd one is missing
+    payload: Literal["stored", "holes"] = "stored"  # "holes": a key-only master, see keyonly.py
 
     @property
     def nbytes(self) -> int:
@@ -104,9 +108,10 @@ def open_or_build(spec: MasterSpec, folder: Path, *, seed: int) -> Master:
     path = folder / f"master-{name}"
     if (path.with_suffix(".done")).exists():
         return open_master(path)
-    master = build_master(
+    place = KeyOnlyStorage if spec.payload == "holes" else LocalStorage
+    master = build_in(
+        place(str(path.absolute()), location=str(path)),
         _rows(spec, folder, seed=seed),
-        path,
         key="c_custkey" if spec.kind == "tpch" else "lon" if spec.kind == "cloud" else "k",
         layout=spec.layout,
         page_bytes=spec.page_bytes,
@@ -139,10 +144,12 @@ def stream_batches(
     """The stream, without end."""
     if spec.kind == "tpch":
         files = [str(path) for path in _tpch(master, folder).orders]
-        for batch in itertools.chain.from_iterable(
-            pads.dataset(files).to_batches(batch_size=BATCH) for _ in itertools.count()
+        for number, batch in enumerate(
+            itertools.chain.from_iterable(
+                pads.dataset(files).to_batches(batch_size=BATCH) for _ in itertools.count()
+            )
         ):
-            yield _plain(batch)
+            yield _asking(_plain(batch), spec, master, number, seed=seed)
     if spec.kind == "cloud":
         workload = cloud.stream(None, CLOUD_SEEDS[1] + seed, report_bytes=master.row_bytes)
     else:
@@ -155,6 +162,19 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With strings as a join keeps them; TPC-H's files have views."""
     fields = [each.with_type(pa.string()) if each.type == pa.string_view() else each for each in batch.schema]
     return batch.cast(pa.schema(fields))
+
+
+def _asking(
+    batch: pa.RecordBatch, spec: StreamSpec, master: MasterSpec, number: int, *, seed: int
+) -> pa.RecordBatch:
+    """Orders as dbgen draws them, all customers alike; or of customers drawn by a Zipf law, where it has an exponent."""
+    if not spec.exponent:
+        return batch
+    drawn = Zipf(master.n_keys, spec.exponent, popularity=spec.popularity)
+    customers = 1 + drawn.draw(number * BATCH, number * BATCH + len(batch), seed=seed)  # dbgen counts from 1
+    at = batch.schema.get_field_index("o_custkey")
+    column = pa.array(customers).cast(batch.schema.field(at).type)
+    return batch.set_column(at, batch.schema.field(at), column)
 
 
 def joined_on(master: MasterSpec) -> On:

@@ -10,6 +10,7 @@ import csv
 import html
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from statistics import median
 from semistream.experiments.case import Case, Measured
 from semistream.experiments.grid import Contest, Outcome, outcomes
 from semistream.experiments.heatmap import draw_winners
+from semistream.experiments.studies import grid_winners
 from semistream.experiments.studies.grid_winners import BY_POPULARITY, FULL_ROWS, UPDATES, Cell
 from semistream.experiments.tables import COUNTS
 from semistream.experiments.updating import CHANGED_SHARE
@@ -117,7 +119,7 @@ def write_grid(contests: Sequence[Contest], manifest: Mapping[str, object], out:
         json.dumps({"about": introduction(), "disks": said}, indent=2) + "\n"
     )
     page = folder / "README.md"
-    page.write_text(_page(said))
+    page.write_text(_page(said, folder))
     for name, section in KeptGrid.shown(out).items():
         report = out / name
         if name in before and report.exists():
@@ -125,12 +127,13 @@ def write_grid(contests: Sequence[Contest], manifest: Mapping[str, object], out:
     return page
 
 
-def _page(said: Mapping[str, str]) -> str:
+def _page(said: Mapping[str, str], folder: Path) -> str:
+    study = Path(os.path.relpath(Path(grid_winners.__file__).resolve(), folder.resolve())).as_posix()
     text = [
         f"# {TITLE}\n",
         f"{introduction()}\n",
         "Made by `semistream reproduce --grid`: [manifest](manifest.json), [CSV](grid.csv), "
-        "[study](../../../src/semistream/experiments/studies/grid_winners.py).",
+        f"[study]({study}).",
     ]
     for disk, sentence in said.items():
         text.append(f"\n## {disk}\n\n{sentence}\n\n![Winners on {disk}]({disk}.svg)")
@@ -173,5 +176,5 @@ class KeptGrid:
         parts = [f'<h2 id="{FOLDER}">{html.escape(TITLE)}</h2><p>{html.escape(self.about)}</p>']
         for disk, sentence in self.disks.items():
             svg = (self.folder / f"{disk}.svg").read_text()
-            parts.append(f"<p>{html.escape(sentence)}</p><figure>{svg}</figure>")
+            parts.append(f"<section><p>{html.escape(sentence)}</p><figure>{svg}</figure></section>")
         return "\n".join(parts)

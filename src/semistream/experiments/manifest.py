@@ -22,6 +22,7 @@ _COUNTS = (
     "joins",
     "cost",
     "experiments/data.py",
+    "experiments/keyonly.py",
     "experiments/case.py",
     "experiments/measure.py",
     "experiments/doubling.py",
@@ -63,7 +64,7 @@ def manifest(
         "seconds": round(seconds),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in ("pyarrow", "numpy", "numba", "matplotlib")},
     }

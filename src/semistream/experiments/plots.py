@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 from semistream.errors import MissingDependencyError
-from semistream.experiments.study import Run
+from semistream.experiments.study import Run, rate
 
-_COLOURS = ("#1f5fa8", "#c25a1c", "#3a7d44", "#7a3b8f", "#8a6d1d", "#444444", "#b03060")
-_MARKERS = "os^Dv<>"
+_COLOURS = ("#1f5fa8", "#c25a1c", "#3a7d44", "#7a3b8f", "#8a6d1d", "#444444", "#b03060", "#2a9d9d")
+_MARKERS = "os^Dv<>P"
 _SIZE = (6.4, 3.7)  # inches: two to a printed page
 
 
@@ -20,6 +20,10 @@ def draw(run: Run) -> str:
     pyplot = pyplot_for_pages()
     figure, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
     lines = dict.fromkeys(line for line, _ in run.points)
+    timed = any(point.timeline for point in run.points.values())
+    if len(run.xs) == 1 and not timed:
+        _draw_bars(axes, run, list(lines))
+        return _as_text(pyplot, figure)
     for number, line in enumerate(lines):
         colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
         timeline = run.at(line, run.xs[0]).timeline
@@ -30,10 +34,37 @@ def draw(run: Run) -> str:
             axes.axhline(run.curve(line)[0], color=colour, linestyle=":", label=line)
             continue
         axes.plot(run.xs, run.curve(line), color=colour, marker=marker, markersize=4, label=line)
-        if run.study.shows_model and run.model(line):
+        if _has_model(run, line):
             label = "cost model" if number == 0 else None
             axes.plot(run.xs, run.model(line), color=colour, linestyle="--", linewidth=1, label=label)
     _finish(axes, run)
+    figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8)
+    return _as_text(pyplot, figure)
+
+
+def _has_model(run: Run, line: str) -> bool:
+    """The models predict rates, which not every figure shows."""
+    return run.study.shows_model and run.study.value is rate and bool(run.model(line))
+
+
+def _draw_bars(axes: Any, run: Run, lines: list[str]) -> None:
+    """Where nothing is varied but the algorithm."""
+    study, (x,) = run.study, run.xs
+    places = range(len(lines))[::-1]
+    axes.barh(places, [run.curve(line)[0] for line in lines], color=_COLOURS[0], height=0.6, label="measured")
+    if all(_has_model(run, line) for line in lines):
+        found = [run.model(line)[0] for line in lines]
+        axes.plot(found, places, "D", color=_COLOURS[1], markersize=5, linestyle="", label="cost model")
+        axes.legend(frameon=False, fontsize=8)
+    axes.set_yticks(places, lines)
+    axes.set_xlabel(f"{study.y.label}\n({study.x.label}: {x:g})")
+    axes.set_xscale("log" if study.y.log else "linear")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="x", color="#e4e4e4", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _as_text(pyplot: Any, figure: Any) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
@@ -61,13 +92,12 @@ def _finish(axes: Any, run: Run) -> None:
         axes.minorticks_off()
     if study.y.log:
         axes.set_yscale("log")
-    else:
+    elif study.y.from_zero:
         axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="y", style="plain")
     axes.grid(visible=True, color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
 
 
 def without_prologue(svg: str) -> str:

@@ -130,14 +130,10 @@ class _ByPopularity(Question):
 
 
 def _question(case: Case, master: Master, first: pa.RecordBatch) -> Question | None:
-    """What is asked of the models: Zipf streams over masters whose keys are unique, on a simulated disk.
-
-    Orders of TPC-H ask for all customers alike, as dbgen draws them.
-    """
+    """What is asked of the models: Zipf streams over masters whose keys are unique, on a simulated disk."""
     unique = case.master.kind != "cloud" and case.master.rows_per_key == 1 and not case.master.key_skew
     if case.stream.kind not in ("zipf", "tpch") or not unique or case.disk not in PROFILES:
         return None
-    exponent = 0.0 if case.stream.kind == "tpch" else case.stream.exponent
     shape = shape_join(first.schema, master, on=joined_on(case.master))
     profile = scaled_profile(case.disk, case.latency_factor)
     kind = _ByPopularity if case.stream.popularity == "in-order" else Question
@@ -145,7 +141,7 @@ def _question(case: Case, master: Master, first: pa.RecordBatch) -> Question | N
         case.algorithm,
         master,
         shape,
-        exponent,
+        case.stream.exponent,
         case.disk,
         Calibration(ProfileCosts(profile), scaled_prices(case.disk, case.scale), {}, case.disk),
         heap_bytes_of(master, shape),

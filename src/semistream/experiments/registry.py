@@ -32,10 +32,10 @@ _MODULES = (
 OPERATORS = {
     "inlj": "inlj",
     "meshjoin": "meshjoin",
-    "r-meshjoin": "meshjoin",
+    "r-meshjoin": "rmeshjoin",
     "hybridjoin": "hybridjoin",
     "x-hybridjoin": "xhybridjoin",
-    "optimised-x-hybridjoin": "frontstage",
+    "optimised-x-hybridjoin": "optimisedxhybridjoin",
     "cinlj": "frontstage",
     "cmeshjoin": "frontstage",
     "chybridjoin": "frontstage",

@@ -8,6 +8,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -163,10 +164,19 @@ class Runner:
             return
         for case in cases:  # two processes must not build one master at a time
             prepare_point(case, folder, self.seed)
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        try:
             coming = {pool.submit(run_point, case, folder, self.seed): case for case in cases}
             for done in as_completed(coming):
                 yield coming[done], self._keep(coming[done], done.result())
+        except BrokenProcessPool as error:
+            raise SemistreamError(
+                f"running points in {jobs} processes",
+                found="that one of them is gone",
+                hint="Memory may have run out: try --jobs 1. What is finished is kept.",
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)  # else who stops a run would wait for all of it
 
     def _path(self, case: Case) -> Path:
         what = json.dumps([case.to_json(), self.seed, code_fingerprint()], sort_keys=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from semistream.experiments.case import INDEX_LOOPS, Case
 from semistream.experiments.data import MasterSpec, StreamSpec
+from semistream.experiments.keyonly import KEY_ONLY_PAGE
 from semistream.experiments.scale import Scale
 from semistream.joins import Settings
 from semistream.joins.registry import SCANNING
@@ -20,7 +21,7 @@ ROW_BYTES = 120
 _PAGE, _LOOKED_UP_PAGE, _CACHING_PAGE = 4096, 16384, 8192
 # Windows. What a scan does in one round it does in the next; whose reads are chosen does otherwise each time.
 _WARM = {"cmeshjoin": 4.0, "meshjoin": 1.02, "r-meshjoin": 1.5}  # others 5
-_MEASURED = {"cmeshjoin": 1.0, "meshjoin": 1.0, "r-meshjoin": 1.0}  # others 15
+_MEASURED = {"cmeshjoin": 1.0, "meshjoin": 1.0, "r-meshjoin": 1.0}
 
 
 def mesh(
@@ -79,14 +80,19 @@ def caching(
     interval_rows: float = 0,
     **more: Any,
 ) -> Case:
-    """CACHING section 5.1: popular rows are anywhere in the master. `memory_share` is of `memory_of` rows."""
+    """CACHING section 5.1: popular rows are anywhere in the master. `memory_share` is of `memory_of` rows.
+
+    At the paper's size masters are key-only; but an index loop reads a page a tuple, so its pages stay small and whole.
+    """
     scans = algorithm in SCANNING and rows_per_key == 1
+    key_only = scale.key_only and algorithm not in INDEX_LOOPS
     master = MasterSpec(
         round(rows * scale.caching),
         ROW_BYTES,
-        _CACHING_PAGE,
+        KEY_ONLY_PAGE if key_only else _CACHING_PAGE,
         "heap" if scans else "key",
         rows_per_key=rows_per_key,
+        payload="holes" if key_only else "stored",
     )
     stream = StreamSpec(exponent)
     if interval_rows:
@@ -94,11 +100,13 @@ def caching(
     return _case(algorithm, master, stream, memory_share * memory_of * ROW_BYTES, scale.caching, **more)
 
 
-def tpch_orders(scale: Scale, algorithm: str, *, memory_share: float, **more: Any) -> Case:
-    """CACHING section 5.1: Orders into Customer, of 223 bytes."""
+def tpch_orders(
+    scale: Scale, algorithm: str, *, memory_share: float, exponent: float = 0.0, **more: Any
+) -> Case:
+    """CACHING section 5.1: Orders into Customer, of 223 bytes. Where there is an exponent, customers are drawn by it and not by dbgen."""
     master = MasterSpec(round(TPCH_ROWS * scale.caching), 223, _CACHING_PAGE, kind="tpch")
     memory = memory_share * TPCH_ROWS * master.row_bytes
-    return _case(algorithm, master, StreamSpec(kind="tpch"), memory, scale.caching, **more)
+    return _case(algorithm, master, StreamSpec(exponent, kind="tpch"), memory, scale.caching, **more)
 
 
 def scan_buffer(case: Case, nbytes: float, *, front_share: float | None = None) -> Case:
@@ -122,5 +130,6 @@ def _whole_pages(case: Case, nbytes: float) -> int:
 def _case(
     algorithm: str, master: MasterSpec, stream: StreamSpec, memory_bytes: float, factor: float, **more: Any
 ) -> Case:
-    lengths = {"warm": _WARM.get(algorithm, 5.0), "measured": _MEASURED.get(algorithm, 15.0)}
+    others = 15.0 if factor < 1 else 3.0  # windows of the papers' sizes are large
+    lengths = {"warm": _WARM.get(algorithm, 5.0), "measured": _MEASURED.get(algorithm, others)}
     return Case(algorithm, master, stream, round(memory_bytes * factor), factor, **{**lengths, **more})

@@ -13,8 +13,6 @@ from semistream.experiments.case import Case, Measured
 from semistream.experiments.scale import Scale
 from semistream.experiments.verdicts import Verdict
 
-PREDICTED = " (model)"
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -22,6 +20,7 @@ class Axis:
 
     label: str
     log: bool = False
+    from_zero: bool = True  # unless all that matters is far above it
 
 
 RATE = Axis("service rate, tuples/s")
@@ -78,7 +77,6 @@ class Study:
     small_xs: tuple[float, ...] = ()  # of the run that CI makes; all where empty
     small_lines: tuple[str, ...] = ()
     machine_xs: tuple[float, ...] = ()  # run on this machine's disk too
-    machine_lines: tuple[str, ...] = ()
 
     def points(self, scale: Scale) -> dict[tuple[str, float], Case]:
         """Every case of a run, by line and x."""

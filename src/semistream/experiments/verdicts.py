@@ -7,6 +7,7 @@ where it fails; nothing here knows a study.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -90,6 +91,17 @@ def spread(curve: Curve) -> float:
 def deviation(predicted: Curve, measured: Curve) -> float:
     """How far predictions are from measurements, on average, as a part of them."""
     return sum(abs(p / m - 1) for p, m in zip(predicted, measured, strict=True)) / len(measured)
+
+
+def head_share(most: float, keys: float, *, exponent: float) -> float:
+    """The share of a Zipf stream that asks for its `most` popular of so many keys."""
+
+    def weight(count: float) -> float:
+        """Of the first so many, by Euler and Maclaurin."""
+        area = math.log(count) if exponent == 1 else (count ** (1 - exponent) - 1) / (1 - exponent)
+        return float(area + (1 + count**-exponent) / 2 + exponent / 12 * (1 - count ** (-exponent - 1)))
+
+    return weight(max(most, 1.0)) / weight(keys)
 
 
 def levels_off(curve: Curve, *, by: float = 0.25) -> bool:

@@ -68,6 +68,30 @@ def build_master(
     Returns:
         The new version, opened.
     """
+    return build_in(
+        open_storage(path, filesystem=filesystem),
+        source,
+        key=key,
+        layout=layout,
+        page_bytes=page_bytes,
+        frequency=frequency,
+        if_exists=if_exists,
+        progress=progress,
+    )
+
+
+def build_in(
+    storage: Storage,
+    source: object,
+    *,
+    key: str | Sequence[str],
+    layout: Layout,
+    page_bytes: int | str,
+    frequency: str | None = None,
+    if_exists: Literal["error", "replace"] = "error",
+    progress: Progress | None = None,
+) -> Master:
+    """`build_master` in a storage of the caller's."""
     _check_choices(layout, frequency, if_exists)
     size = check_page_bytes(parse_bytes(page_bytes, name="page_bytes"))
     opened = open_source(source)
@@ -76,7 +100,6 @@ def build_master(
     if frequency is not None:
         check_frequency(schema.arrow, frequency)
         sort_by = SortBy((frequency,), descending=True)
-    storage = open_storage(path, filesystem=filesystem)
     version = _next_version(storage, if_exists)
     with operation(storage) as op:
         writer = PartWriter(storage, schema, size, ordered=layout == "key", folder=op.folder)

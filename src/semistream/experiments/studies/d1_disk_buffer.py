@@ -69,7 +69,10 @@ def judge_rate(run: Run) -> Mapping[str, Verdict]:
             f"{1e3 * HDD_2007.call_s:g} ms on this disk; the paper's sizes would be best at {1e3 * HDD_2007.call_s / smaller**2:.1f} ms.",
         ),
         "D3": decide(
-            "; ".join(f"{percent(loss[b])} at {b} MB" for b in budgets[1:]),
+            "; ".join(
+                f"{percent(loss[b])} at {b} MB ({loss[b] / PAPER_LOSS[b]:.1f} of the paper's)"
+                for b in budgets[1:]
+            ),
             holds={"the default loses less than 3 %": all(value < 0.03 for value in loss.values())},
         ),
         "M7": decide(
@@ -168,7 +171,7 @@ STUDIES = (
         title="What reading costs over the disk buffer",
         claims=("D4",),
         x=Axis("disk buffer, MB"),
-        y=Axis("reading, ms per MB"),
+        y=Axis("reading, ms per MB", from_zero=False),
         lines=(line_of(80),),
         xs=_XS,
         case=case,
