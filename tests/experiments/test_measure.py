@@ -75,6 +75,10 @@ def test_a_threshold_is_held(out):
     )
 
 
-def test_appended_rows_follow_those_there_are():
-    keys = appended_rows(MasterSpec(rows=1_000)).read_all()["k"].to_pylist()
+@pytest.mark.parametrize("at_once", [1 << 22, 300])
+def test_appended_rows_follow_those_there_are(monkeypatch, at_once):
+    monkeypatch.setattr("semistream.experiments.data._APPENDED_AT_ONCE", at_once)
+    pieces = [piece.read_all()["k"].to_pylist() for piece in appended_rows(MasterSpec(rows=1_000))]
+    assert max(len(piece) for piece in pieces) <= at_once
+    keys = [key for piece in pieces for key in piece]
     assert keys == list(range(1_000, 2_000))

@@ -40,7 +40,7 @@ from semistream.workload import (
 from semistream.workload.keys import Popularity
 
 BATCH = 1 << 13
-_BUILT_AT_ONCE = 1 << 16
+_BUILT_AT_ONCE, _APPENDED_AT_ONCE = 1 << 16, 1 << 22
 _KEY_BYTES = 8
 _DRAWN = 1 << 20  # sides of the die that says which tuples miss
 TUPLE = (Key("k"), Number("quantity", "int32", 1, 9), Number("event", "int64", 0, 999_999_999))
@@ -121,10 +121,12 @@ def open_or_build(spec: MasterSpec, folder: Path, *, seed: int) -> Master:
     return master
 
 
-def appended_rows(spec: MasterSpec) -> pa.RecordBatchReader:
-    """As many rows again, with the keys that follow."""
+def appended_rows(spec: MasterSpec) -> Iterator[pa.RecordBatchReader]:
+    """As many rows again, with the keys that follow, in pieces: all rows of an append are in memory at once."""
     whole = replace(spec, rows=2 * spec.rows)
-    return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(whole, spec.rows, seed=0))
+    for start in range(spec.rows, whole.rows, _APPENDED_AT_ONCE):
+        stop = min(start + _APPENDED_AT_ONCE, whole.rows)
+        yield pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(whole, start, stop, seed=0))
 
 
 def changed_rows(spec: MasterSpec, count: int, *, seed: int) -> pa.Table:
@@ -199,22 +201,22 @@ def _rows(spec: MasterSpec, folder: Path, *, seed: int) -> pa.RecordBatchReader 
         return cloud.reports(spec.rows, CLOUD_SEEDS[0] + seed, report_bytes=spec.row_bytes)
     if spec.kind == "tpch":
         return [str(path) for path in _tpch(spec, folder).customer]
-    return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(spec, 0, seed=seed))
+    return pa.RecordBatchReader.from_batches(_schema(spec), _synthetic(spec, 0, spec.rows, seed=seed))
 
 
 def _schema(spec: MasterSpec) -> pa.Schema:
     return pa.schema([("k", pa.int64()), ("payload", pa.binary(spec.row_bytes - _KEY_BYTES))])
 
 
-def _synthetic(spec: MasterSpec, first: int, *, seed: int) -> Iterator[pa.RecordBatch]:
-    """Rows from `first` on, in the order of their keys unless how many a key has is drawn."""
+def _synthetic(spec: MasterSpec, first: int, last: int, *, seed: int) -> Iterator[pa.RecordBatch]:
+    """Rows first .. last, in the order of their keys unless how many a key has is drawn."""
     schema = _schema(spec)
     payload = schema.field("payload").type
     drawn: Keys = EveryKey(spec.n_keys, times=spec.rows_per_key, popularity="in-order")
     if spec.key_skew:
         drawn = Zipf(spec.rows, spec.key_skew, popularity="in-order")
-    for start in range(first, spec.rows, _BUILT_AT_ONCE):
-        stop = min(start + _BUILT_AT_ONCE, spec.rows)
+    for start in range(first, last, _BUILT_AT_ONCE):
+        stop = min(start + _BUILT_AT_ONCE, last)
         zeros = pa.py_buffer(bytes(payload.byte_width * (stop - start)))
         columns = [
             pa.array(spec.key_gap * drawn.draw(start, stop, seed=seed)),

@@ -49,7 +49,8 @@ class _Doubling:
         half = stream_batches(self.case.stream, self.case.master, self.folder, seed=self.seed)
         while not self.grown:
             yield next(half)
-        self.master.append(appended_rows(self.case.master))
+        for rows in appended_rows(self.case.master):
+            self.master.append(rows)
         whole = stream_batches(self.case.stream, self.whole, self.folder, seed=self.seed + 1)
         while not self.ended:
             yield next(whole)
