@@ -78,6 +78,27 @@ def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(maste
     assert best.rate_per_s >= 0.97 * found
 
 
+LARGE_BUDGETS = [(100_000_000, 256_000_000), (100_000_000, 1_200_000_000), (10_000_000, 60_000_000)]
+
+
+@pytest.mark.parametrize("skew", [0.5, 1.0])
+@pytest.mark.parametrize(("rows", "memory_bytes"), LARGE_BUDGETS)
+@pytest.mark.parametrize("layout", ["frequency", "key"])
+def test_the_choice_for_a_large_master_is_within_three_percent_of_the_best(
+    tmp_path, layout, rows, memory_bytes, skew
+):
+    """Where windows have millions of places, which the search follows in small."""
+    asked = question("chybridjoin", Described(master_of(tmp_path / "m", ROWS, layout, skew), rows), skew)
+    best = asked.point(memory_bytes, best_rate(asked, memory_bytes).settings)
+    page, found = asked.master.page_bytes, 0.0
+    for part, share in itertools.product([0.5, 0.6, 0.7, 0.8], [0.02, 0.1, 0.2, 0.35]):
+        pages = round((0.6 * memory_bytes / page) ** part)
+        settings = Settings(disk_buffer=pages * page, front_share=share, parallel=1, block_pages=pages)
+        point = asked.point(memory_bytes, settings)
+        found = max(found, point.rate_per_s if point is not None else 0.0)
+    assert best.rate_per_s >= 0.97 * found
+
+
 @pytest.mark.parametrize(
     "name",
     ["meshjoin", "hybridjoin", "x-hybridjoin", "cmeshjoin"],

@@ -9,10 +9,10 @@ over all parameters finds its neighbourhood, and ever finer ones around the best
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, overload
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from semistream.config import format_bytes, parse_bytes
 from semistream.cost.question import Point, Question, ask
 from semistream.errors import InvalidInputError
+from semistream.front.steady import PLACES
 from semistream.joins.registry import Settings
 from semistream.joins.sides import On
 from semistream.master import Master
@@ -28,16 +29,20 @@ _FRONT = ("x-hybridjoin", "optimised-x-hybridjoin", "cinlj", "cmeshjoin", "chybr
 _BLOCKS = ("hybridjoin", "x-hybridjoin", "optimised-x-hybridjoin", "chybridjoin")
 # Places of the first grid and times it is refined, by how many parameters there are.
 _EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 3), ("little", 1): (9, 2), ("little", 2): (4, 1)}
-_ROUGH_PLACES = 1 << 8  # enough to compare settings with
+# Of the instance that stands for a front stage: to compare settings all over the axes with, and then neighbours.
+_ROUGH_PLACES, _FINER_PLACES = 1 << 8, 1 << 10
+_KEPT = 4  # of all over the axes: the best of them is found with the finer instance
+_FINALISTS = 3  # of those looked at finely: the best of them is found exactly
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
 _NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
 _LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
 _KNOWN = 4.0  # between the bounds of the least memory: settings change little from there on
 _ROUNDS, _NEARBY = 3, 0.1  # in which memory and settings settle, and how far settings move in one
-_STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 1.002, 1.5, 0.2
+_STEPS, _FEW_STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 2, 1.002, 1.5, 0.2
 
 
 _Place = tuple[float, ...]  # on every axis, from 0 to 1
+_Found = tuple[Point, _Place]
 
 
 @dataclass(frozen=True)
@@ -168,16 +173,14 @@ def least_memory(question: Question, rate: float) -> Point:
     return _reaching(question, best[0], rate)
 
 
-def _shrunk(
-    question: Question, best: tuple[Point, _Place], between: _Between, rate: float
-) -> tuple[Point, _Place]:
+def _shrunk(question: Question, best: _Found, between: _Between, rate: float) -> _Found:
     """The least memory that reaches the rate with the settings at a place."""
     point, place = best
     between.tried(point.memory_bytes, point.rate_per_s, rate)
     while between.ratio > _NEAR_ENOUGH and point.rate_per_s > _NEAR_ENOUGH * rate:
         memory = between.guess(rate)
         settings = _settings(question, _axes(question, memory), place)
-        found = question.point(memory, settings, small_places=_ROUGH_PLACES)
+        found = question.point(memory, settings, small_places=_FINER_PLACES)
         between.tried(memory, found.rate_per_s if found is not None else 0.0, rate)
         point = found if found is not None and found.rate_per_s >= rate else point
     return point, place
@@ -213,46 +216,56 @@ class _Between:
 
 
 def _reaching(question: Question, found: Point, rate: float) -> Point:
-    """A little more memory, until the exact model says so too; the rate grows with a power of the memory."""
-    best, power = question.point(found.memory_bytes, found.settings) or found, 1.0
-    for _ in range(_STEPS):
-        if best.rate_per_s >= rate:
+    """A little more or less memory, as the exact model says; the rate grows with a power of the memory."""
+    best: Point | None = None
+    last, power, memory = found, 1.0, found.memory_bytes
+    for step in range(_STEPS):
+        now = question.point(memory, found.settings) or last
+        if now.rate_per_s >= rate and (best is None or now.memory_bytes < best.memory_bytes):
+            best = now
+        if best is not None and (best.rate_per_s <= _NEAR_ENOUGH * rate or step >= _FEW_STEPS):
             break
-        more = float(np.clip((rate / best.rate_per_s) ** (1 / power) * _MARGIN, _MARGIN, _MOST_STEP))
-        before = best
-        best = question.point(int(before.memory_bytes * more) + 1, found.settings) or before
-        grown = np.log(best.rate_per_s / before.rate_per_s) / np.log(more)
-        power = float(np.clip(grown, _LEAST_POWER, 1.0))
-    return best
+        if step and now.memory_bytes != last.memory_bytes:
+            grown = np.log(now.rate_per_s / last.rate_per_s) / np.log(now.memory_bytes / last.memory_bytes)
+            power = float(np.clip(grown, _LEAST_POWER, 1.0))
+        more = (rate / now.rate_per_s) ** (1 / power) * _MARGIN
+        last, memory = now, int(now.memory_bytes * float(np.clip(more, 1 / _MOST_STEP, _MOST_STEP))) + 1
+    return best or last
 
 
-def _search(
-    question: Question, memory_bytes: int, effort: Literal["usual", "little"]
-) -> tuple[Point, _Place]:
+def _search(question: Question, memory_bytes: int, effort: Literal["usual", "little"]) -> _Found:
     """The best point and its place on the axes."""
     axes = _axes(question, memory_bytes)
     grid, refinements = _EFFORT[effort, len(axes)] if axes else (1, 0)
     width = 1.0 / max(grid - 1, 1)
     places = product(np.linspace(0.0, 1.0, grid), repeat=len(axes))
-    best = _best_of(question, memory_bytes, axes, places, None)
-    if best is None:
+    found = _ranked(question, memory_bytes, axes, places, _ROUGH_PLACES)
+    if not found:
         question.case(memory_bytes, _least(question))  # says what the least memory is
         raise InvalidInputError(
             f"{question.algorithm} within {format_bytes(memory_bytes)}",
             found="no setting that fits",
             hint="Raise memory=.",
         )
+    finer = _FINER_PLACES if effort == "usual" else _ROUGH_PLACES
+    if effort == "usual":
+        found = _again(question, memory_bytes, axes, found[:_KEPT], finer)
     for _ in range(refinements):
         width = width / 2
-        best = _best_of(question, memory_bytes, axes, _around(best[1], width), best)
-    return best
+        near = set(_around(found[0][1], width)) - {place for _, place in found}
+        found += _ranked(question, memory_bytes, axes, sorted(near), finer)
+        found.sort(key=_by_rate)
+    if effort == "usual":
+        found = _again(question, memory_bytes, axes, found[:_FINALISTS], PLACES)
+    return found[0]
 
 
-def _nearby(question: Question, best: tuple[Point, _Place]) -> tuple[Point, _Place]:
+def _nearby(question: Question, best: _Found) -> _Found:
     """The best of a point and its neighbours, with the memory of the point."""
     memory_bytes = best[0].memory_bytes
-    axes = _axes(question, memory_bytes)
-    return _best_of(question, memory_bytes, axes, _around(best[1], _NEARBY), best)
+    near = set(_around(best[1], _NEARBY)) - {best[1]}
+    found = _ranked(question, memory_bytes, _axes(question, memory_bytes), sorted(near), _FINER_PLACES)
+    return min([best, *found], key=_by_rate)
 
 
 def _around(place: _Place, width: float) -> Iterator[_Place]:
@@ -301,37 +314,27 @@ def _least(question: Question) -> Settings:
     return Settings(disk_buffer=question.master.page_bytes, front_share=0.0, parallel=question.parallel)
 
 
-@overload
-def _best_of(
-    question: Question, memory_bytes: int, axes: list[_Axis], places: Iterator[_Place], best: None
-) -> tuple[Point, _Place] | None: ...
-
-
-@overload
-def _best_of(
-    question: Question,
-    memory_bytes: int,
-    axes: list[_Axis],
-    places: Iterator[_Place],
-    best: tuple[Point, _Place],
-) -> tuple[Point, _Place]: ...
-
-
-def _best_of(
-    question: Question,
-    memory_bytes: int,
-    axes: list[_Axis],
-    places: Iterator[_Place],
-    best: tuple[Point, _Place] | None,
-) -> tuple[Point, _Place] | None:
-    known = best[1] if best is not None else None
+def _ranked(
+    question: Question, memory_bytes: int, axes: list[_Axis], places: Iterable[_Place], small_places: int
+) -> list[_Found]:
+    """Those that fit, the best first."""
+    found = []
     for place in places:
-        if place == known:
-            continue
-        found = question.point(memory_bytes, _settings(question, axes, place), small_places=_ROUGH_PLACES)
-        if found is not None and (best is None or found.rate_per_s > best[0].rate_per_s):
-            best = found, place
-    return best
+        point = question.point(memory_bytes, _settings(question, axes, place), small_places=small_places)
+        if point is not None:
+            found.append((point, place))
+    return sorted(found, key=_by_rate)
+
+
+def _again(
+    question: Question, memory_bytes: int, axes: list[_Axis], found: list[_Found], small_places: int
+) -> list[_Found]:
+    """The same places, looked at more closely."""
+    return _ranked(question, memory_bytes, axes, [place for _, place in found], small_places)
+
+
+def _by_rate(found: _Found) -> float:
+    return -found[0].rate_per_s
 
 
 def _settings(question: Question, axes: list[_Axis], place: _Place) -> Settings:
@@ -350,13 +353,13 @@ def _curve(question: Question, best: Point) -> Iterator[Point]:
             changed = replace(settings, disk_buffer=pages * page)
             if question.algorithm in _BLOCKS and question.parallel == 1:
                 changed = replace(changed, block_pages=pages)
-            found = question.point(best.memory_bytes, changed, small_places=_ROUGH_PLACES)
+            found = question.point(best.memory_bytes, changed, small_places=_FINER_PLACES)
             if found is not None:
                 yield found
     if settings.front_share is not None:
         for share in np.linspace(0.1, 0.9, 5):
             found = question.point(
-                best.memory_bytes, replace(settings, front_share=float(share)), small_places=_ROUGH_PLACES
+                best.memory_bytes, replace(settings, front_share=float(share)), small_places=_FINER_PLACES
             )
             if found is not None:
                 yield found

@@ -45,6 +45,8 @@ class Behind(NamedTuple):
     asked_for: I64  # blocks, in the order in which they were
     leaving: I64  # keys
     now: I64  # _HELD, _HEAD, ...
+    reads_of: I64  # by block
+    left_of: I64  # by block: who left with those
 
 
 class Blocks(NamedTuple):
@@ -53,11 +55,12 @@ class Blocks(NamedTuple):
     block_of: I64  # by key
     rarest_from: int  # the first block that may have one of the rarest keys
     size: int  # how many there are
-    apart: int  # as many of the first stand for themselves, with `fewer` times fewer keys
-    fewer: float
+    apart: int  # so many of the first stand for themselves
+    fewer: float  # so many times fewer wait for one of these than in the original
+    others_fewer: float  # and for one of the others
 
 
-NO_BLOCKS = Blocks(np.empty(0, dtype=np.int64), 0, 0, 0, 1.0)
+NO_BLOCKS = Blocks(np.empty(0, dtype=np.int64), 0, 0, 0, 1.0, 1.0)
 
 
 def behind_of(window: int, blocks: int) -> Behind:
@@ -69,6 +72,8 @@ def behind_of(window: int, blocks: int) -> Behind:
         np.empty(window, dtype=np.int64),
         np.empty(window, dtype=np.int64),
         np.zeros(4, dtype=np.int64),
+        np.zeros(max(blocks, 1), dtype=np.int64),
+        np.zeros(max(blocks, 1), dtype=np.int64),
     )
 
 
@@ -98,27 +103,28 @@ def follow(
     blocks: Blocks,
     together: float,
     scales: F64,
-) -> tuple[float, int, float]:
+) -> float:
     """The rules of FrontStage and FrequencyRecorder, and of the windows behind: a scan, by block, or a look-up each.
 
-    Gives, after the warm-up: the share of the stream whose keys were not in, how many tuples that were, and reads.
+    Gives, after the warm-up, the share of the stream whose keys were not in; `behind` has how many left by block.
     """
     step, every, batch, total = scales
     keys, window = len(small.chance), len(behind.key)
     until, period, came, more, scanned = HALVING * every, 0.0, 0.0, 0.0, 0
-    mass, absent, reads = 0.0, 0, 0.0
+    mass = 0.0
     room = window + (int(together) + 2 if how == SCAN else 0)
     worthy, met = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     for i in range(len(draws)):
         if i == warm:
-            mass, absent, reads = 0.0, 0, 0.0
+            mass = 0.0
+            behind.reads_of[:] = 0
+            behind.left_of[:] = 0
         key = int(draws[i])
         mass += total - small.inside[0]
         period, until, came = period + step, until - step, came + step
         if key >= 0 and small.slot_of[key] >= 0:
             small.uses[small.slot_of[key]] += 1
         else:
-            absent += 1
             if how != BLOCK:
                 _queue(behind, key)
                 if how == SCAN and key >= 0:
@@ -139,7 +145,6 @@ def follow(
                 period = 0.0
         if full:
             more += together
-            reads += 1.0
             if how == SCAN:
                 count = _oldest(behind, window)
                 _passed(small, behind.leaving, count, scanned, int(more), worthy, met)
@@ -150,10 +155,10 @@ def follow(
                 block = behind.asked_for[behind.now[_HEAD]]
                 count = _block(behind)
                 _met(small, behind.leaving, count, met)
-                if block < blocks.apart:  # in the original as many times more waited with the first
-                    reads -= 1.0 - count / (1.0 + (count - 1) * blocks.fewer)
+                behind.reads_of[block] += 1
+                behind.left_of[block] += count
             more -= int(more)
-    return mass / max(len(draws) - warm, 1), absent, reads
+    return mass / max(len(draws) - warm, 1)
 
 
 @inlined

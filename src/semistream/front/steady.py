@@ -39,10 +39,12 @@ _MEASURED_WINDOWS = 6
 _LEAST_ARRIVALS = 400_000  # of the small instance, measured
 _MOST_ARRIVALS = 4_000_000
 _ROUGH = 0.4  # of all that, for an instance of fewer places
-_MOST_ROUGHLY = 40_000
-_MOST_WINDOW, _MOST_ROUGH_WINDOW = 1 << 16, 1 << 13  # changes several times while those come
+_ROUGHLY_A_PLACE = 160  # arrivals at most, there
+_MOST_WINDOW = 1 << 16  # changes several times while those come
 _MANY = 4.0  # tuples of the small instance that wait for a block: its part of the window matters
+_ALIKE = 16.0  # that wait for a block which stands for many others
 _BLOCKS_APART = 1 << 12
+_KNOWN_FROM = 64  # tuples that left with others: how many do on average is known
 _ARRANGEMENTS = 4
 _SEED = 2007
 __all__ = ["BLOCK", "LOOKUP", "PLACES", "SCAN", "Keys", "Steady", "steady"]
@@ -98,7 +100,8 @@ def steady(
         return Steady(0.0)
     always = len(keys.chance) - int(np.searchsorted(keys.chance[::-1], _ALWAYS / places))
     always = min(always, places - 1)
-    most_window = _MOST_WINDOW if small_places >= PLACES else _MOST_ROUGH_WINDOW
+    least = max(1.0 - float(keys.upto(np.array([float(places)]))[0]), 1e-6)
+    most_window = _most_window(least / (1.0 - float(keys.below[always])), small_places)
     factor = max(1.0, (places - always) / small_places, window / most_window)
     small = max(1, round((places - always) / factor))
     scale = small / (places - always)
@@ -110,7 +113,6 @@ def steady(
     all_of_them = (1.0 - float(keys.below[always])) * (total / (keys.count - always))
     step = scale / all_of_them  # tuples of the whole stream per arrival here, in small ones
     every = places * scale  # as many tuples as the original has places, in small ones
-    least = max(1.0 - float(keys.upto(np.array([float(places)]))[0]), 1e-6)
     warm, measured = _arrivals(every / step, window * scale / least / step, small_places)
     # Of a scan, who comes between two reads, and the rows of a read; otherwise all that wait, and who looks up together.
     places_behind = max(1, round(window * scale / (together if how == SCAN else 1.0)))
@@ -124,16 +126,16 @@ def steady(
         demand = window / least * scale
         blocks = _ordered(keys, edges[:-1], together, scale, places, demand)
     elif how == BLOCK:
-        waiting = window * scale / (keys.count / together)
-        blocks = _scattered(told_apart, total, keys.count if waiting >= _MANY else total, together, scale)
+        blocks = _scattered(told_apart, total, keys.count / together, scale, window * scale)
     # Where nothing is shrunk, which keys share a block is chance as in the original: the mean of some arrangements is meant.
     runs = _ARRANGEMENTS if factor == 1.0 and small_places >= PLACES else 1
-    found = np.zeros(3)
+    absent_mass, left, reads = 0.0, 0, 0.0
     for seed in range(_SEED, _SEED + runs):
         placed = chance if in_order else chance[np.random.default_rng(seed).permutation(told_apart)]
-        found += follow(
+        behind = behind_of(places_behind, blocks.size)
+        absent_mass += follow(
             instance(placed, small, max(1, min(small, int(every) // VICTIMS))),
-            behind_of(places_behind, blocks.size),
+            behind,
             _drawn(placed, all_of_them, warm + measured, seed),
             warm,
             how,
@@ -141,38 +143,72 @@ def steady(
             pace[how],
             np.array([step, every, BATCH_ROWS * scale, all_of_them]),
         )
-    absent_mass, absent, reads = found / runs
-    share = absent_mass / all_of_them * (1.0 - float(keys.below[always]))
-    return Steady(share, absent / max(reads, 1e-12) / max(share, 1e-12))
+        left += int(behind.left_of.sum())
+        reads += _reads(blocks, behind.reads_of, behind.left_of)
+    share = absent_mass / runs / all_of_them * (1.0 - float(keys.below[always]))
+    return Steady(share, left / max(reads, 1e-12) / max(share, 1e-12))
+
+
+def _reads(blocks: Blocks, reads_of: I64, left_of: I64) -> float:
+    """How many reads of the original stand for those of the small instance, for as many tuples as left here.
+
+    A block is asked for by its first tuple, and m others leave with it: here m = aW, if a ask for it in a unit of time and it takes W
+    until it is read, and f m in the original. There it is read (1 + m) / (1 + f m) times as often for a tuple. m is a mean: of a
+    block, or of neighbours together if few left with each.
+    """
+    read = np.flatnonzero(reads_of)
+    if max(blocks.fewer, blocks.others_fewer) <= 1.0 or not len(read):
+        return float(reads_of[read].sum())
+    reads, others = reads_of[read], left_of[read] - reads_of[read]
+    first = read < blocks.apart
+    group = np.cumsum(others) // _KNOWN_FROM
+    starts = np.flatnonzero((np.diff(group, prepend=-1) != 0) | (np.diff(first, prepend=False) != 0))
+    count = np.add.reduceat(reads, starts)
+    m = np.add.reduceat(others, starts) / count
+    fewer = np.where(first[starts], blocks.fewer, blocks.others_fewer)
+    return float((count * (1.0 + m) / (1.0 + fewer * m)).sum())
 
 
 def _ordered(keys: Keys, rank: F64, together: float, scale: float, places: int, waits: float) -> Blocks:
     """Neighbours in popularity share a block.
 
-    There are as many times fewer blocks as there are keys, and as many wait for each. But of the first ones each is a good part of
-    the window, as in the original: there are as many of them, with fewer keys and fewer who wait. `waits` is how many
-    of these tuples come while one waits, of a block that all ask for.
+    Of the first ones each is a good part of the window, as in the original: there are as many of them, with fewer keys and fewer
+    who wait. Of the others there are fewer. `waits` is how many of these tuples come while one waits, of a block that
+    all ask for.
     """
     first = np.arange(min(int(keys.count / together) + 1, _BLOCKS_APART) + 1) * together
     asked = np.diff(keys.upto(np.clip(first, places, keys.count)))
     many = np.flatnonzero(asked * waits >= _MANY)
     apart = int(many[-1]) + 1 if len(many) and scale < 1.0 else 0
+    rows = max(keys.count - apart * together, 0.0)
+    left = 1.0 - float(keys.upto(np.array([max(apart * together, float(places))]))[0])
+    others, fewer = _fewer(rows / together, scale, left * waits)
     near = (rank / together).astype(np.int64)
-    far = apart + ((rank - apart * together) * scale / together).astype(np.int64)
-    count = apart + max(1, math.ceil((keys.count - apart * together) * scale / together))
+    far = apart + ((rank - apart * together) * (others / max(rows, 1.0))).astype(np.int64)
+    count = max(1, apart + math.ceil(others))
     block_of = np.minimum(np.where(near < apart, near, far), count - 1)
-    return Blocks(block_of, int(min(block_of[-1] + 1, count - 1)), count, apart, 1.0 / scale)
+    return Blocks(block_of, int(min(block_of[-1] + 1, count - 1)), count, apart, 1.0 / scale, fewer)
 
 
-def _scattered(told_apart: int, total: int, rows: int, together: float, scale: float) -> Blocks:
-    """A key's block has nothing to do with its popularity; there are those of so many rows."""
-    size = max(1, round(rows / together))
-    apart = (size, 1.0 / scale) if rows > total else (0, 1.0)
+def _scattered(told_apart: int, total: int, blocks: float, scale: float, waiting: float) -> Blocks:
+    """A key's block has nothing to do with its popularity."""
+    wanted, fewer = _fewer(blocks, scale, waiting)
+    size = max(1, round(wanted))
     if told_apart == total:  # in any order
-        return Blocks(np.arange(told_apart) * size // told_apart, 0, size, *apart)
+        return Blocks(np.arange(told_apart) * size // told_apart, 0, size, 0, 1.0, fewer)
     block_of = np.empty(told_apart, dtype=np.int64)
     _scatter(block_of, size)
-    return Blocks(block_of, 0, size, *apart)
+    return Blocks(block_of, 0, size, 0, 1.0, fewer)
+
+
+def _fewer(blocks: float, scale: float, waiting: float) -> tuple[float, float]:
+    """How many blocks stand for so many, and how many times fewer tuples wait for one of them.
+
+    As many times fewer as there are tuples, so that as many wait for each. But where that leaves a handful of blocks for all of the
+    window, there are more of them, as long as some tuples wait for each.
+    """
+    found = min(blocks, max(blocks * scale, waiting / _ALIKE))
+    return found, found / (blocks * scale) if blocks else 1.0
 
 
 @kernel
@@ -181,12 +217,21 @@ def _scatter(block_of: I64, count: int) -> None:
         block_of[key] = int(unit(mix(state_at(LANE, key))) * count)
 
 
+def _most_window(waiting: float, small_places: int) -> int:
+    """How many may wait in the small instance, if at least this share of the arrivals does: the window is to change while they come."""
+    if small_places >= PLACES:
+        return _MOST_WINDOW
+    change = _ROUGHLY_A_PLACE * small_places * waiting / (_ROUGH * _WARM_WINDOWS)
+    return max(1, int(min(change, _MOST_WINDOW * small_places / (PLACES // 2))))
+
+
 def _arrivals(places: float, windows: float, small_places: int) -> tuple[int, int]:
     """To warm up and to measure; so many arrivals come for every place, and so many change the window once."""
     warm = max(_WARM * places, _WARM_WINDOWS * windows)
     measured = max(_MEASURED * places, _MEASURED_WINDOWS * windows)
     if small_places < PLACES:
-        warm, measured = (min(_ROUGH * value, _MOST_ROUGHLY) for value in (warm, measured))
+        most = _ROUGHLY_A_PLACE * small_places
+        warm, measured = (min(_ROUGH * value, most) for value in (warm, measured))
     else:
         measured = max(measured, _LEAST_ARRIVALS)
     return int(min(warm, _MOST_ARRIVALS)) + 1, int(min(measured, _MOST_ARRIVALS)) + 1

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -43,6 +44,9 @@ from semistream.spark.session import local_session
 _QUERY_ID = "sql.streaming.queryId"  # set by Spark on the thread that runs a micro-batch
 _LOOK_EVERY_S = 0.05
 _STOPPED_WITHIN_MS = 60_000
+_INTERRUPTED = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"
+)
 Told = Callable[[BatchReport], None]
 
 
@@ -206,10 +210,15 @@ class _Running:
     def _await_stop(self) -> None:
         """A micro-batch that is not begun: wait for the query to be stopped, in a call of Spark's own thread.
 
-        A call that is interrupted is what Spark takes for a stop; any other error it would log as one.
+        A call that is interrupted is what Spark takes for a stop; any other error it would log as one. It knows it by its words, and
+        looks for them with an expression that recurses for every character after them: with all of the trace it may run
+        out of stack.
         """
         self.held.set()
-        self.spark.sparkContext._jvm.java.lang.Thread.sleep(_STOPPED_WITHIN_MS)
+        try:
+            self.spark.sparkContext._jvm.java.lang.Thread.sleep(_STOPPED_WITHIN_MS)
+        except Py4JJavaError:
+            raise _StoppingError(_INTERRUPTED) from None
         raise _StoppingError("the pipeline is stopping")
 
     def _work(self, rows: DataFrame, batch: int) -> None:
