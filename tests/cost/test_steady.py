@@ -27,3 +27,20 @@ def test_a_small_instance_reads_as_the_whole_does(
     whole = steady(keys, **asked, in_order=in_order, small_places=places)
     assert small.share == pytest.approx(whole.share, rel=0.3)
     assert small.tuples_per_read == pytest.approx(whole.tuples_per_read, rel=0.35)
+
+
+@pytest.mark.parametrize("small_places", [PLACES, PLACES // 16])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_where_nearly_all_is_answered_in_front_reads_hardly_count(in_order, small_places):
+    keys = Ranks.of(100_000_000, 2.0).keys
+    found = steady(
+        keys,
+        places=500_000,
+        window=3_000_000,
+        how=BLOCK,
+        together=1_000 * PAGE_ROWS,
+        in_order=in_order,
+        small_places=small_places,
+    )
+    assert 0.0 <= found.share < 1e-3
+    assert found.tuples_per_read > 1e6

@@ -40,7 +40,7 @@ _LEAST_ARRIVALS = 400_000  # of the small instance, measured
 _MOST_ARRIVALS = 4_000_000
 _ROUGH = 0.4  # of all that, for an instance of fewer places
 _ROUGHLY_A_PLACE = 160  # arrivals at most, there
-_MOST_WINDOW = 1 << 16  # changes several times while those come
+_MOST_WINDOW, _LEAST_WINDOW = 1 << 16, 1 << 8  # changes several times while those come
 _MANY = 4.0  # tuples of the small instance that wait for a block: its part of the window matters
 _ALIKE = 16.0  # that wait for a block which stands for many others
 _BLOCKS_APART = 1 << 12
@@ -146,7 +146,8 @@ def steady(
         left += int(behind.left_of.sum())
         reads += _reads(blocks, behind.reads_of, behind.left_of)
     share = absent_mass / runs / all_of_them * (1.0 - float(keys.below[always]))
-    return Steady(share, left / max(reads, 1e-12) / max(share, 1e-12))
+    # Where so few wait that nobody had to leave, reads hardly count.
+    return Steady(share, max(left, 1) / max(reads, 1e-12) / max(share, 1e-12))
 
 
 def _reads(blocks: Blocks, reads_of: I64, left_of: I64) -> float:
@@ -222,7 +223,7 @@ def _most_window(waiting: float, small_places: int) -> int:
     if small_places >= PLACES:
         return _MOST_WINDOW
     change = _ROUGHLY_A_PLACE * small_places * waiting / (_ROUGH * _WARM_WINDOWS)
-    return max(1, int(min(change, _MOST_WINDOW * small_places / (PLACES // 2))))
+    return max(_LEAST_WINDOW, int(min(change, _MOST_WINDOW * small_places / (PLACES // 2))))
 
 
 def _arrivals(places: float, windows: float, small_places: int) -> tuple[int, int]:
