@@ -146,7 +146,7 @@ def least_memory(question: Question, rate: float) -> Point:
     """The point of the least memory that reaches a rate."""
     if not rate > 0.0:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
-    low, high = 1.0, float(max(question.master.nbytes, 1 << 20)) * 2
+    low, high = float(question.master.page_bytes), float(max(question.master.nbytes, 1 << 20)) * 2
     best = _search(question, int(high), "little")
     if best[0].rate_per_s < rate:
         raise InvalidInputError(
