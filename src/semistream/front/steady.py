@@ -80,6 +80,10 @@ class Keys:
         inside = self.below[whole] + (near - whole) * self.chance[whole]
         return np.asarray(inside + np.maximum(rank - known, 0.0) * self.other_chance, np.float64)
 
+    def beyond(self, rank: float) -> float:
+        """The share of the stream that asks for keys of this rank and higher ones."""
+        return 1.0 - float(self.upto(np.array([rank]))[0])
+
 
 def steady(
     keys: Keys,
@@ -100,7 +104,7 @@ def steady(
         return Steady(0.0)
     always = len(keys.chance) - int(np.searchsorted(keys.chance[::-1], _ALWAYS / places))
     always = min(always, places - 1)
-    least = max(1.0 - float(keys.upto(np.array([float(places)]))[0]), 1e-6)
+    least = max(keys.beyond(float(places)), 1e-6)
     most_window = _most_window(least / (1.0 - float(keys.below[always])), small_places)
     factor = max(1.0, (places - always) / small_places, window / most_window)
     small = max(1, round((places - always) / factor))
@@ -182,8 +186,8 @@ def _ordered(keys: Keys, rank: F64, together: float, scale: float, places: int, 
     many = np.flatnonzero(asked * waits >= _MANY)
     apart = int(many[-1]) + 1 if len(many) and scale < 1.0 else 0
     rows = max(keys.count - apart * together, 0.0)
-    left = 1.0 - float(keys.upto(np.array([max(apart * together, float(places))]))[0])
-    others, fewer = _fewer(rows / together, scale, left * waits)
+    asking = keys.beyond(max(apart * together, float(places)))
+    others, fewer = _fewer(rows / together, scale, asking * waits)
     near = (rank / together).astype(np.int64)
     far = apart + ((rank - apart * together) * (others / max(rows, 1.0))).astype(np.int64)
     count = max(1, apart + math.ceil(others))
