@@ -76,6 +76,13 @@ def test_the_choice_with_a_front_stage_is_within_three_percent_of_the_best(maste
     assert best.rate_per_s >= 0.97 * found
 
 
+def test_the_choice_is_within_three_percent_of_the_best_on_a_narrow_ridge(tmp_path):
+    """Where larger blocks need more hot rows, and a rough instance cannot tell how many."""
+    asked = question("chybridjoin", master_of(tmp_path / "m", ROWS, "frequency", 1.3), 1.3)
+    best = asked.point(1_000_000, best_rate(asked, 1_000_000).settings)
+    assert best.rate_per_s >= 0.97 * best_of(asked, 1_000_000, [50, 57, 64, 72, 80], [0.3, 0.35, 0.4])
+
+
 LARGE_BUDGETS = [(100_000_000, 256_000_000), (100_000_000, 1_200_000_000), (10_000_000, 60_000_000)]
 
 

@@ -32,7 +32,8 @@ _EFFORT = {("usual", 1): (17, 4), ("usual", 2): (5, 3), ("little", 1): (9, 2), (
 # Of the instance that stands for a front stage: to compare settings all over the axes with, and then neighbours.
 _ROUGH_PLACES, _FINER_PLACES = 1 << 8, 1 << 10
 _KEPT = 4  # of all over the axes: the best of them is found with the finer instance
-_FINALISTS = 3  # of those looked at finely: the best of them is found exactly
+# Of those looked at finely, ever fewer and ever closer: an instance that is twice as large tells twice as small differences.
+_FINALISTS = ((8, PLACES // 2), (3, PLACES))
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
 _NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
 _LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
@@ -256,7 +257,8 @@ def _search(question: Question, memory_bytes: int, effort: Literal["usual", "lit
         found += _ranked(question, memory_bytes, axes, sorted(near), finer)
         found.sort(key=_by_rate)
     if effort == "usual":
-        found = _again(question, memory_bytes, axes, found[:_FINALISTS], PLACES)
+        for count, places in _FINALISTS:
+            found = _again(question, memory_bytes, axes, found[:count], places)
     return found[0]
 
 
