@@ -257,8 +257,8 @@ def _search(question: Question, memory_bytes: int, effort: Literal["usual", "lit
         found += _ranked(question, memory_bytes, axes, sorted(near), finer)
         found.sort(key=_by_rate)
     if effort == "usual":
-        for count, places in _FINALISTS:
-            found = _again(question, memory_bytes, axes, found[:count], places)
+        for count, fine in _FINALISTS:
+            found = _again(question, memory_bytes, axes, found[:count], fine)
     return found[0]
 
 
