@@ -107,6 +107,11 @@ def test_predicted_and_counted_cost_agree(masters, algorithm, memory, skew):
     compare(masters, algorithm, ROWS, memory, skew)
 
 
+def test_a_batch_that_ends_between_two_reads_is_part_of_the_model(masters):
+    """About as many tuples come with a batch as between two reads: the recorder looks at its threshold after either."""
+    compare(masters, "cmeshjoin", 50_000, 0.1, 1.5)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rows", [50_000, 400_000])
 @pytest.mark.parametrize(("memory", "skew"), WHOLE_GRID)

@@ -135,8 +135,10 @@ def follow(
                 any_of = blocks.size - blocks.rarest_from
                 _ask(behind, key, blocks.rarest_from + int(unit(mix(state_at(LANE, -i))) * any_of))
         full = behind.now[_HELD] == window
-        if full or came >= batch:  # the recorder is told
-            came = 0.0
+        ended = came >= batch
+        if ended:
+            came -= batch
+        if full or ended:  # the recorder is told
             if until <= 0.0:
                 _halve(small)
                 until = HALVING * every
