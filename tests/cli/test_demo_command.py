@@ -26,7 +26,7 @@ pytest.importorskip("matplotlib")
 ROWS, TUPLES = 20_000, 6_000
 # Most of what Java does in so short a run is to compile; with its simple compiler that takes half the time.
 SHORT = os.environ | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-COMMAND = [sys.executable, "-m", "semistream.cli.main", "demo"]
+COMMAND = [sys.executable, "-m", "semistream", "demo"]
 
 
 def demo(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:

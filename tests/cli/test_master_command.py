@@ -132,7 +132,7 @@ def test_durations():
 
 def test_the_command_is_installed():
     done = subprocess.run(
-        [sys.executable, "-m", "semistream.cli.main", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "semistream", "--help"], capture_output=True, text=True, check=True
     )
     assert "master" in done.stdout
 

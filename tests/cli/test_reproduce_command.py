@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +78,39 @@ def test_a_small_run_says_its_verdicts_and_writes_its_report(tmp_path, capsys):
     (row,) = json.loads(capsys.readouterr().out)
     assert row["claim"] == "D4"
     assert row["outcome"] == "reproduced"
+
+
+def test_a_run_that_is_killed_leaves_no_process_behind(tmp_path):
+    words = ["reproduce", "X1", "--scale", "small", "--jobs", "2", "--clock", "virtual"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "semistream", *words, "--out", str(tmp_path)], stderr=subprocess.DEVNULL
+    )
+    try:
+        seen = until(lambda: len(found := processes_of(tmp_path)) > 2 and found, 60)
+        assert run.pid in seen
+    finally:
+        run.kill()
+        run.wait()
+    assert until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
+
+
+def processes_of(out):
+    """Who was started for a run: itself, and who has it, or one of those, for a parent."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = int(stat.parent.name), stat.read_text().rpartition(")")[2]
+            command = (stat.parent / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+        parents[pid] = int(rest.split()[1]), str(out).encode() in command
+    ours = {pid for pid, (_, named) in parents.items() if named}
+    return ours | {pid for pid, (parent, _) in parents.items() if parent in ours}
+
+
+def until(found, seconds):
+    """What is found within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (result := found()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return result

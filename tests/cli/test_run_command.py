@@ -20,7 +20,7 @@ from semistream.pipeline.config import reference
 from semistream.workload import Workload, retail
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sales.toml"
-SEMISTREAM = [sys.executable, "-m", "semistream.cli.main"]
+SEMISTREAM = [sys.executable, "-m", "semistream"]
 
 
 def test_the_reference_is_printed(capsys):

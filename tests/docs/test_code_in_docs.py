@@ -54,7 +54,7 @@ def check_console(body: str) -> None:
             if command is not None:
                 run = [*shlex.split(command)]
                 if run[0] == "semistream":
-                    run = [sys.executable, "-m", "semistream.cli.main", *run[1:]]
+                    run = [sys.executable, "-m", "semistream", *run[1:]]
                 done = subprocess.run(run, capture_output=True, text=True, check=True)
                 if shown:
                     assert masked(done.stdout) == masked("\n".join(shown))

@@ -44,7 +44,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -164,7 +166,9 @@ class Runner:
             return
         for case in cases:  # two processes must not build one master at a time
             prepare_point(case, folder, self.seed)
-        pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        pool = ProcessPoolExecutor(
+            jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_the_run
+        )
         try:
             coming = {pool.submit(run_point, case, folder, self.seed): case for case in cases}
             for done in as_completed(coming):
@@ -225,6 +229,18 @@ class Runner:
                 return f"{at[0]} at {at[1]:g}: {point}"
             found[at] = point
         return Run(study, self.scale, tuple(dict.fromkeys(x for _, x in cases)), found)
+
+
+def end_with_the_run() -> None:
+    """Let this process end when the one that runs the points does, also if that was killed: nobody would wait for it."""
+    run = multiprocessing.parent_process()
+
+    def wait_and_end() -> None:
+        if run is not None:
+            run.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_and_end, daemon=True).start()
 
 
 def prepare_point(case: Case, folder: Path, seed: int) -> None:
