@@ -39,6 +39,7 @@ from semistream.workload import Workload, Zipf
 from semistream.workload.arrivals import Constant
 from semistream.workload.keys import Popularity
 
+ALGORITHM = "chybridjoin"
 ROWS = 2_000_000
 MEMORY = "12MB"  # 5 % of 240 MB
 BATCH = 1 << 14
@@ -81,7 +82,7 @@ class Service:
             itertools.cycle(self.batches),
             self.master,
             on="product_id",
-            algorithm="chybridjoin",
+            algorithm=ALGORITHM,
             memory=MEMORY,
             disk=self.disk,
             settings=SIMULATED if simulated else None,
@@ -103,7 +104,7 @@ class Service:
             raise AssertionError("a paced join has them")
         writing = shed.files * (profile.seek_s + profile.rotation_s + profile.call_s)
         writing += (shed.written_bytes + shed.read_bytes) / profile.bytes_per_s
-        return counted_seconds(stats, stats.disk_seconds, PRICES[self.disk]) + writing
+        return counted_seconds(stats, stats.disk_seconds, PRICES[self.disk], ALGORITHM) + writing
 
     def turn(self, tuples: int = TUPLES) -> float:
         """Tuples answered per second, while so many arrive."""

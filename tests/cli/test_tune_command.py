@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cost.simulated import master_of, stream_of
 
+import semistream as ss
 from semistream.cli.main import main
 
 ROWS = 20_000
@@ -63,3 +64,16 @@ def test_calibrate_shows_what_it_measured(folder, tmp_path, monkeypatch, capsys)
     for factor in ("c_S", "c_A", "c_H", "c_O", "c_E", "c_IO"):
         assert factor in out
     assert len(list((tmp_path / "cache" / "calibration").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("--sample", "Give a Parquet file"), ("--plot", "no such directory")]
+)
+def test_files_that_are_not_there_are_said(tmp_path, capsys, option, said):
+    store = tmp_path / "store"
+    ss.build_master(pa.table({"id": list(range(1_000))}), store, key="id")
+    words = ["tune", str(store), "--memory", "1MB", "--skew", "1", "--disk", "hdd-2007"]
+    assert main([*words, option, str(tmp_path / "none" / "file")]) == 1
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "tuples/s" not in printed.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pyarrow as pa
 import pytest
 from tests.cost.simulated import master_of
 
@@ -95,3 +96,18 @@ def test_a_profile_has_its_own(master):
     assert isinstance(ss.calibrate(disk="hdd-2007").disk, ProfileCosts)
     with pytest.raises(InvalidInputError, match="Choose direct"):
         ss.calibrate(disk="floppy")
+
+
+def test_no_reads_are_not_believed(master, cache):
+    ss.calibrate(master)
+    place = _place(master, "direct")
+    content = json.loads(place.read_text())
+    assert costs_of(master, "direct").origin == "measured"
+    place.write_text(json.dumps({**content, "reads": []}))
+    assert costs_of(master, "direct").origin.startswith("defaults")
+
+
+def test_a_tiny_master_does_not_stand_for_its_disk(tmp_path, cache):
+    tiny = ss.build_master(pa.table({"id": list(range(50))}), tmp_path / "tiny", key="id")
+    found = {(size, together) for size, together, _ in ss.calibrate(tiny).disk.curve}
+    assert found == {(size, together) for size, together, _ in ss.calibrate().disk.curve}

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.cost.simulated import SEED, case, counted, master_of
+from tests.cost.simulated import ON, SEED, case, counted, master_of, stream_of
 
-from semistream.cost import predict
+from semistream.cost import case_of, costs_of, count, predict
+from semistream.joins.opening import Opening
 from semistream.joins.registry import Settings
+from semistream.joins.sides import shape_join
 
 ROWS = 40_000
 WITHIN = 0.02
@@ -110,6 +112,54 @@ def test_predicted_and_counted_cost_agree(masters, algorithm, memory, skew):
 def test_a_batch_that_ends_between_two_reads_is_part_of_the_model(masters):
     """About as many tuples come with a batch as between two reads: the recorder looks at its threshold after either."""
     compare(masters, "cmeshjoin", 50_000, 0.1, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "disk"), [("hybridjoin", "ssd-sata"), ("meshjoin", "nvme"), ("inlj", "nvme")]
+)
+def test_predicted_and_counted_cost_agree_on_other_disks(masters, algorithm, disk):
+    """Whose machine has a price for an iteration, too."""
+    master = masters(5_000, "key", 1.0)
+    shape = shape_join(next(stream_of(10, 0.0)).schema, master, on=ON)
+    costs, settings, memory_bytes = costs_of(master, disk), SETTINGS[algorithm], 300_000
+    asked = case_of(
+        algorithm,
+        master,
+        shape,
+        memory_bytes=memory_bytes,
+        settings=settings,
+        skew=1.0,
+        disk_kind=disk,
+        disk=costs.disk,
+        prices=costs.prices,
+    )
+    opening = Opening(algorithm, master, shape, memory_bytes, disk, 0.0, settings)
+    run = count(opening, stream_of(5_000, 1.0), warm=40_000, tuples=40_000, prices=costs.prices)
+    assert predict(asked).rate_per_s(asked) == pytest.approx(run.rate_per_s, rel=0.05)
+
+
+@pytest.mark.parametrize(("algorithm", "front"), [("x-hybridjoin", 0.5), ("optimised-x-hybridjoin", 0.5)])
+def test_rows_in_memory_spare_reads_in_the_order_of_keys_too(masters, algorithm, front):
+    master, memory_bytes = masters(ROWS, "key", 1.0), 500_000
+    settings = replace(SETTINGS[algorithm], front_share=front)
+    asked = case(algorithm, master, 1.0, memory_bytes, settings)
+    loop = predict(asked)
+    found = [
+        counted(
+            algorithm, master, 1.0, memory_bytes, settings, warm=60_000, tuples=60_000, seed=SEED + run
+        ).rate_per_s
+        for run in range(8)
+    ]
+    # Which keys are in memory is chance: the first one alone is a tenth of the stream.
+    assert loop.rate_per_s(asked) == pytest.approx(np.mean(found), rel=0.15)
+
+
+def test_where_every_row_is_in_memory_a_miss_is_the_only_read(masters):
+    master = masters(5_000, "key", 1.0)
+    settings = Settings(disk_buffer=8 * 4096, block_pages=1, front_share=0.9, parallel=1)
+    asked = replace(case("chybridjoin", master, 1.0, 1_500_000, settings), misses=0.01)
+    assert asked.division.front_rows >= 5_000
+    assert predict(asked).tuples == pytest.approx(100.0)
 
 
 @pytest.mark.long

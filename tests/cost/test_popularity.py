@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from semistream.cost import popularity
 from semistream.cost.hybrids import time_in_window, tuples_per_read, waiting
+from semistream.cost.misses import Misses
 from semistream.cost.popularity import Blocks, Ranks, by_rank, scattered
 from semistream.cost.skew import check_skew, estimated_skew, expected_distinct
 from semistream.errors import InvalidInputError
@@ -68,13 +69,32 @@ def test_a_window_is_as_full_as_it_is(count, window):
 
 def test_one_block_is_read_whenever_somebody_waits():
     one = Blocks(np.ones(1), np.ones(1))
-    assert tuples_per_read(one, time_in_window(one, 10.0)) == pytest.approx(1 + time_in_window(one, 10.0))
+    # T (1 + T / 2) / (1 + T) = 10, and 1 + T leave.
+    assert tuples_per_read(one, time_in_window(one, 10.0)) == pytest.approx(10 + np.sqrt(101))
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.3, 0.7, 1.0, 1.3, 1.8])
 def test_skew_is_found_in_a_sample(skew):
     keys = Zipf(200_000, skew).draw(0, 50_000, seed=3)
     assert estimated_skew(keys.astype(np.uint64), 200_000) == pytest.approx(skew, abs=0.05 if skew else 0.2)
+
+
+@pytest.mark.parametrize(("keys", "skew"), [(2_000, 1.0), (500, 1.5), (500, 0.5), (50, 1.0)])
+def test_skew_is_found_in_a_sample_that_has_every_key(keys, skew):
+    codes = Zipf(keys, skew).draw(0, 200_000, seed=3).astype(np.uint64)
+    assert estimated_skew(codes, keys) == pytest.approx(skew, abs=0.07)
+    unknown = np.arange(1_000_000, 1_050_000, dtype=np.uint64)
+    mixed = np.random.default_rng(1).permutation(np.concatenate([codes, unknown]))
+    assert estimated_skew(mixed, keys, Misses(0.2, 0.2)) == pytest.approx(skew, abs=0.1)
+
+
+def test_a_sample_without_any_row_says_nothing():
+    with pytest.raises(InvalidInputError, match="0 tuples that have a row"):
+        estimated_skew(np.arange(1_000, dtype=np.uint64), 5_000, Misses(1.0, 1.0))
+
+
+def test_one_key_has_no_skew():
+    assert estimated_skew(np.zeros(1_000, dtype=np.uint64), 1) == 0.0
 
 
 def test_expected_distinct_of_few_keys_by_hand():

@@ -14,6 +14,7 @@ from tests.cost.simulated import DISK, ON, master_of, stream_of
 import semistream as ss
 from semistream.cost import retuning
 from semistream.joins.opening import Opening, open_join
+from semistream.joins.planning import planned
 from semistream.joins.registry import Settings
 from semistream.joins.sides import shape_join
 from semistream.shedding import Timed
@@ -133,9 +134,26 @@ def test_a_steady_stream_is_left_alone(master):
     opened = open_join(opening)
     try:
         retuner = retuning.RateRetuner(opening)
-        seen = [retuner(opened, 40_000 * i, float(i)) for i in range(3)]
-        assert sum(each is not None for each in seen) <= 1  # it is tuned for that rate, once
+        # Of what it serves, so that less memory is enough. The join goes on with all of it: who looked again would say so again.
+        seen = [retuner(opened, 40_000 * i, 8.0 * i) for i in range(3)]
+        assert sum(each is not None for each in seen) == 1
         jumping = [40_000 * 3 + sum((44_000, 38_000)[j % 2] for j in range(i)) for i in range(20)]
-        assert [retuner(opened, arrived, 3.0 + i) for i, arrived in enumerate(jumping)] == [None] * 20
+        assert [retuner(opened, arrived, 24.0 + 8 * i) for i, arrived in enumerate(jumping)] == [None] * 20
+    finally:
+        opened.close()
+
+
+def test_what_was_assumed_is_what_the_join_is_tuned_for(master):
+    """A plan made of too few tuples to tell says Zipf 1: a stream that is uniform has drifted from the first look on."""
+    shape = shape_join(batches(0.0, 1)[0].schema, master, on=ON)
+    asked = Opening("auto", master, shape, 300_000, DISK, 0.0, Settings())
+    opened = open_join(planned(asked, batches(0.0, 1)[0].slice(0, 50)))
+    try:
+        retuner = retuning.Retuner(asked)
+        retuner._look(
+            opened, shape.codes(pa.Table.from_batches(batches(0.0, 10)).combine_chunks().to_batches()[0])
+        )
+        assert retuner.skew == 1.0
+        assert retuner.drifted == 1
     finally:
         opened.close()

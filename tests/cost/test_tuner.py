@@ -223,6 +223,62 @@ def test_bad_questions(master, options, message):
         ss.tune("meshjoin", master, disk=DISK, **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("meshjoin", {"disk": "floppy"}, "no such disk"),
+        ("hybridjoin", {"parallel": -3}, "no number of blocks"),
+        ("in-memory", {"memory": "10KB"}, "do not fit"),
+    ],
+)
+def test_what_a_join_would_refuse_is_refused(master, name, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        ss.tune(name, master, **{"memory": "1MB", "skew": 1.0, "disk": DISK, **options})
+
+
+def test_looking_up_in_a_heap_is_refused(tmp_path):
+    heap = master_of(tmp_path / "heap", 2_000, "heap", 1.0)
+    with pytest.raises(InvalidInputError, match="no index"):
+        ss.tune("hybridjoin", heap, memory="1MB", skew=1.0, disk=DISK)
+
+
+def test_in_memory_takes_what_the_join_takes(tmp_path):
+    small = master_of(tmp_path / "m", 2_000, "key", 1.0)
+    least = ss.tune("in-memory", small, rate=1_000, skew=1.0, disk=DISK).memory_bytes
+    stream = pa.Table.from_batches([next(stream_of(2_000, 1.0))])
+    asked = {"on": {"product_id": "id"}, "algorithm": "in-memory", "disk": DISK}
+    assert sum(map(len, ss.join(stream, small, memory=least, **asked))) == len(stream)
+    with pytest.raises(InvalidInputError, match="Raise memory="):
+        list(ss.join(stream, small, memory=int(0.95 * least), **asked))
+
+
+def test_a_rate_that_a_memory_gives_is_not_refused(tmp_path):
+    tiny = master_of(tmp_path / "m", 50, "key", 1.0)
+    reached = ss.tune("meshjoin", tiny, memory="64MB", skew=1.0, disk=DISK).rate_per_s
+    assert ss.tune("meshjoin", tiny, rate=0.8 * reached, skew=1.0, disk=DISK).rate_per_s >= 0.8 * reached
+
+
+def test_without_a_sample_the_stream_has_the_names_that_were_given(master):
+    found = ss.tune("meshjoin", master, memory="1MB", skew=1.0, on={"product_id": "id"}, disk=DISK)
+    assert found.settings == ss.tune("meshjoin", master, memory="1MB", skew=1.0, disk=DISK).settings
+
+
+def test_samples_that_a_join_takes(tmp_path):
+    keys = [f"product {i:05d}" for i in range(3_000)]
+    master = ss.build_master(pa.table({"id": keys, "v": range(3_000)}), tmp_path / "m", key="id")
+    ids = pa.array([keys[i] for i in next(stream_of(3_000, 1.0)).column("product_id").to_pylist()])
+    known = ss.tune("meshjoin", master, memory="60KB", sample=pa.table({"id": ids}), disk=DISK)
+    for kind in (ids.cast(pa.large_string()), ids.cast(pa.string_view()), ids.dictionary_encode()):
+        found = ss.tune("meshjoin", master, memory="60KB", sample=pa.table({"id": kind}), disk=DISK)
+        assert found.settings == known.settings
+    empty = pa.table({"id": ids}).slice(0, 0)
+    shown = ss.tune("meshjoin", master, memory="60KB", sample=empty, skew=1.0, on="id", disk=DISK)
+    assert shown.window_tuples > 0
+    # Nobody has shown a tuple: its key takes what the master's do.
+    guessed = ss.tune("meshjoin", master, memory="60KB", skew=known.skew, disk=DISK)
+    assert guessed.window_tuples == pytest.approx(known.window_tuples, rel=0.2)
+
+
 def test_an_empty_master_and_auto_cannot_be_tuned(tmp_path, master):
     empty = ss.build_master(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty", key="id")
     with pytest.raises(InvalidInputError, match="empty master"):

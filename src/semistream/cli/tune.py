@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +22,7 @@ from semistream.joins.registry import SCANNING
 from semistream.master import Master, open_master
 
 _SAMPLE_ROWS = 200_000
+_PLOT = "tune.png"
 _TUNED = ("meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin")
 _BY_FREQUENCY = ("x-hybridjoin", "optimised-x-hybridjoin")
 
@@ -41,7 +44,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--algorithm", help="this one only")
     parser.add_argument("--disk", default="direct", help="direct, buffered or a profile such as hdd-2007")
     parser.add_argument(
-        "--plot", default="tune.png", help="where the picture goes (default: tune.png); '' for none"
+        "--plot", help=f"where the picture goes (default: {_PLOT}, where matplotlib is there); '' for none"
     )
     parser.set_defaults(run=run_tune)
 
@@ -58,8 +61,8 @@ def add_commands(commands: Any) -> None:
 def run_tune(chosen: argparse.Namespace) -> int:
     """Print a recommendation, and save the curves around it."""
     master = open_master(chosen.master)
-    sample = pq.ParquetFile(chosen.sample).iter_batches(_SAMPLE_ROWS) if chosen.sample else None
-    first = next(sample, None) if sample is not None else None
+    first = _sample(chosen.sample) if chosen.sample else None
+    _check_plot(chosen.plot)
     names = [chosen.algorithm] if chosen.algorithm else _suitable(master)
     found: list[Tuning] = []
     refused: list[InvalidInputError] = []
@@ -85,10 +88,29 @@ def run_tune(chosen: argparse.Namespace) -> int:
         key=lambda t: (t.memory_bytes, -t.rate_per_s) if chosen.rate else (-t.rate_per_s, t.memory_bytes)
     )
     _show(found)
-    if chosen.plot:
-        _plot(found, Path(chosen.plot))
-        Console().print(f"curves around each optimum: {chosen.plot}", highlight=False)
+    plot = chosen.plot or (_PLOT if chosen.plot is None and importlib.util.find_spec("matplotlib") else "")
+    if plot:
+        _plot(found, Path(plot))
+        Console().print(f"curves around each optimum: {plot}", highlight=False)
     return 0
+
+
+def _sample(path: str) -> pa.RecordBatch | None:
+    """The first tuples of a Parquet file."""
+    try:
+        return next(pq.ParquetFile(path).iter_batches(_SAMPLE_ROWS), None)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InvalidInputError(
+            f"--sample {path}", found=str(error), hint="Give a Parquet file of some tuples of the stream."
+        ) from error
+
+
+def _check_plot(path: str | None) -> None:
+    """Before the work, that a picture can be written there."""
+    if path and not Path(path).absolute().parent.is_dir():
+        raise InvalidInputError(
+            f"--plot {path}", found="no such directory", hint="Make it, or give another place, or --plot ''."
+        )
 
 
 def _suitable(master: Master) -> list[str]:

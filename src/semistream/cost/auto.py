@@ -9,7 +9,7 @@ import pyarrow as pa
 from semistream.config import format_bytes
 from semistream.cost.calibration import costs_of
 from semistream.cost.misses import Misses, estimated_misses
-from semistream.cost.question import Point, Question, usual_parallel
+from semistream.cost.question import Point, Question, keys_of, usual_parallel
 from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import best_rate, least_memory
 from semistream.errors import InvalidInputError
@@ -55,7 +55,7 @@ def best_for(opening: Opening, skew: float, known: bool, misses: float = 0.0) ->
     if others:
         faster = found[best].rate_per_s / found[others[0]].rate_per_s
         why.append(f"{others[0]} would reach {1 / faster:.0%} of it")
-    return replace(opening, algorithm=best, settings=settings, why="; ".join(why))
+    return replace(opening, algorithm=best, settings=settings, why="; ".join(why), planned_for=(skew, misses))
 
 
 def least_for(opening: Opening, skew: float, misses: float, rate: float) -> Opening:
@@ -101,7 +101,7 @@ def _skew(opening: Opening, sample: pa.RecordBatch | None, misses: Misses) -> tu
         return USUAL_SKEW, False
     tuples, _ = opening.shape.keyed(sample)
     try:
-        return round(estimated_skew(tuples.codes, opening.master.rows, misses), 2), True
+        return round(estimated_skew(tuples.codes, keys_of(opening.master), misses), 2), True
     except InvalidInputError:
         return USUAL_SKEW, False
 

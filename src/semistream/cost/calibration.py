@@ -38,6 +38,7 @@ from semistream.workload import Uniform, Workload
 _BLOCK_PAGES = (1, 8, 64, 512)
 _TOGETHER = (1, 16, 256)
 _MOST_BYTES = 32 << 20  # of one read
+_LEAST_PAGES = 4 * _BLOCK_PAGES[-1]
 _READ_FOR_S = 0.15  # a place of the curve
 _REPEATS = 7
 _TUPLES = 1 << 16
@@ -90,11 +91,20 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
         )
     with tempfile.TemporaryDirectory(prefix="semistream-calibration-") as folder:
         small = _temporary_master(Path(folder))
-        reads, read_spread = _read_curve(small if master is None else master, disk)
+        there = small if master is None else master
+        if there.pages < _LEAST_PAGES:  # too few to read blocks of, or many at once
+            if _place(there, disk) != _place(small, disk):
+                raise InvalidInputError(
+                    f"calibrating with {there.path}",
+                    found=f"{there.pages:,} pages, on another disk than the temporary directory",
+                    hint=f"Give a master of at least {_LEAST_PAGES:,} pages on that disk.",
+                )
+            there = small
+        reads, read_spread = _read_curve(there, disk)
         prices, spread = _prices(small, disk)
         found = Calibration(reads, prices, {**spread, "c_IO": read_spread}, "measured")
         if remember:
-            _keep(_place(small if master is None else master, disk), found)
+            _keep(_place(there, disk), found)
         return found
 
 

@@ -53,7 +53,7 @@ def count(
                 if stats.answered >= warm:
                     begin = replace(stats), opened.disk_seconds
             elif stats.answered - begin[0].answered >= tuples:
-                return _between(begin, (replace(stats), opened.disk_seconds), prices)
+                return _between(begin, (replace(stats), opened.disk_seconds), prices, opening.name)
     finally:
         opened.close()
     raise InvalidInputError(
@@ -63,8 +63,10 @@ def count(
     )
 
 
-def _between(begin: tuple[JoinStats, float], end: tuple[JoinStats, float], prices: Prices) -> Counted:
+def _between(
+    begin: tuple[JoinStats, float], end: tuple[JoinStats, float], prices: Prices, algorithm: str
+) -> Counted:
     stats = end[0].since(begin[0])
     stats.tuples = stats.answered
     disk_s = end[1] - begin[1]
-    return Counted(stats, disk_s, counted_seconds(stats, disk_s, prices))
+    return Counted(stats, disk_s, counted_seconds(stats, disk_s, prices, algorithm))

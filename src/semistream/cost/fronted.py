@@ -55,7 +55,9 @@ def chybridjoin(case: Case) -> Loop:
     # Every miss is a read, and spares a block that it happens to be in one of its own (hybrids.py).
     time = case.division.window_tuples / share
     undisturbed = math.exp(-case.misses * time * block_rows / case.master_rows)
-    reads = case.misses + (1.0 - case.misses) * undisturbed / found.tuples_per_read
+    reads = case.misses
+    if found.share > _NOTHING:
+        reads += (1.0 - case.misses) * undisturbed / found.tuples_per_read
     return hybrids.iteration(case, 1.0 / reads, share, front_probes=True)
 
 

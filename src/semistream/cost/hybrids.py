@@ -124,7 +124,9 @@ def blocks_of(case: Case, skip_rows: float = 0.0) -> Blocks:
     rows = case.page_rows * case.division.block_pages
     if case.layout == "frequency":
         return by_rank(case.ranks, rows, skip_rows)
-    return _scattered(case.master_rows, case.skew, rows)
+    found = _scattered(case.master_rows, case.skew, rows)
+    # The first rows are in no order of popularity: as large a part of the blocks is never read.
+    return Blocks(found.chance, found.count * max(0.0, 1.0 - skip_rows / case.master_rows))
 
 
 @lru_cache(maxsize=256)

@@ -87,4 +87,6 @@ class _Running:
             next(self.steps)
         elapsed, done = perf_counter() - began, self.driver.stats.since(before)
         reading = 0.0 if reader.reads_ahead else reader.disk.stats.seconds - read_before
-        return float(elapsed - counted_seconds(done, reading, prices)) / done.advances
+        return (
+            float(elapsed - counted_seconds(done, reading, prices, self.opened.opening.name)) / done.advances
+        )

@@ -2,7 +2,7 @@
 
 A join counts what it does (`JoinStats`), a simulated disk what its reads take. `counted_seconds` prices both:
 
-    disk seconds + tuples c_S + probes c_H + waited (c_A + c_E) + rows c_O
+    disk seconds + tuples c_S + probes c_H + waited (c_A + c_E) + rows c_O + what the iterations cost beside
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Prices:
         remove_s: c_E, one tuple taken out of window and queue.
         read_s: c_S, one tuple read from the stream.
         append_s: c_A, one tuple put into window and queue.
-        scan_step_s: What an iteration costs whatever it does, in a scan; the papers have none, nor has the virtual clock.
+        scan_step_s: What an iteration costs whatever it does, in a scan; the papers have none, nor has hdd-2007.
         block_step_s: The same, where the oldest tuples choose blocks.
         lookup_step_s: And where every tuple has a page of its own.
         front_step_s: What a front stage adds to an iteration.
@@ -71,8 +71,8 @@ def prices_of(disk: str) -> Prices:
     return PRICES.get(disk, PRICES["default"])
 
 
-def counted_seconds(stats: JoinStats, disk_seconds: float, prices: Prices) -> float:
-    """What a join that did so much took, on the virtual clock.
+def counted_seconds(stats: JoinStats, disk_seconds: float, prices: Prices, algorithm: str) -> float:
+    """What a join by this algorithm that did so much took, on the virtual clock.
 
     Every tuple that waited is taken out again, so who still waits is priced as if gone.
     """
@@ -82,4 +82,5 @@ def counted_seconds(stats: JoinStats, disk_seconds: float, prices: Prices) -> fl
         + (stats.probes + stats.front_probes) * prices.probe_s
         + stats.admitted * (prices.append_s + prices.remove_s)
         + stats.rows * prices.output_s
+        + stats.advances * prices.step_s(algorithm)
     )

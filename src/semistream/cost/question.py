@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from semistream.arrow import plain
 from semistream.cost.calibration import Calibration, costs_of
 from semistream.cost.case import Case, Loop
 from semistream.cost.misses import Misses, check_misses, estimated_misses
@@ -16,9 +17,11 @@ from semistream.errors import InvalidInputError
 from semistream.front.steady import PLACES
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import heap_bytes_of
-from semistream.joins.registry import Settings, check_algorithm
-from semistream.joins.sides import JoinShape, On, shape_join
+from semistream.joins.registry import LOOKING_UP, Settings, check_algorithm
+from semistream.joins.sides import JoinShape, On, pairs_of, shape_join
 from semistream.master import Master
+from semistream.master.disk.profiles import PROFILES
+from semistream.memory.leaves import leaves_of
 
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
 
@@ -101,11 +104,21 @@ def ask(
             found="an empty master",
             hint="There is nothing to tune: any setting will do.",
         )
+    check_disk(disk)
+    if parallel is not None and parallel < 1:
+        raise InvalidInputError(
+            f"parallel={parallel}", found="no number of blocks", hint="Give 1 for the papers', or more."
+        )
+    if master.layout == "heap" and algorithm in LOOKING_UP:
+        raise InvalidInputError(
+            f"{algorithm} on {master.path}",
+            found='layout "heap", which has no index',
+            hint="Tune meshjoin, or build the master with layout='key'.",
+        )
     batch = _as_batch(sample)
-    schema = batch.schema if batch is not None else _typical(master)
-    shape = shape_join(
-        schema, master, on=on if on is not None or batch is not None else _own_key(master), columns=columns
-    )
+    given = list(master.key) if on is None else on
+    typical = batch if batch is not None else _typical(master, given)
+    shape = shape_join(typical.schema, master, on=given, columns=columns)
     unknown = skew is None or misses is None
     seen = estimated_misses(master, shape, batch) if batch is not None and unknown else Misses()
     if skew is None:
@@ -114,7 +127,7 @@ def ask(
                 "tuning for a stream", found="neither its skew nor a sample", hint="Give skew= or sample=."
             )
         tuples, _ = shape.keyed(batch)
-        skew = estimated_skew(tuples.codes, master.rows, seen)
+        skew = estimated_skew(tuples.codes, keys_of(master), seen)
     costs = costs_of(master, disk)
     return Question(
         algorithm,
@@ -124,7 +137,7 @@ def ask(
         disk,
         costs,
         heap_bytes_of(master, shape),
-        0.0 if batch is None else string_bytes_of(shape, batch),
+        string_bytes_of(shape, typical),
         parallel if parallel is not None else usual_parallel(disk),
         check_misses(seen.share if misses is None else misses),
     )
@@ -135,18 +148,32 @@ def usual_parallel(disk: str) -> int:
     return Settings().parallel if disk in ("direct", "buffered") else 1
 
 
+def keys_of(master: Master) -> int:
+    """How many keys the stream can ask for: as many as rows, as long as nobody has counted them."""
+    return master.statistics.distinct_keys or master.rows
+
+
+def check_disk(disk: str) -> None:
+    """One that there is."""
+    if disk not in ("direct", "buffered", *PROFILES):
+        raise InvalidInputError(
+            f"disk={disk!r}", found="no such disk", hint=f"Choose direct, buffered, {', '.join(PROFILES)}."
+        )
+
+
 def _as_batch(sample: pa.Table | pa.RecordBatch | None) -> pa.RecordBatch | None:
     if isinstance(sample, pa.Table):
-        batches = sample.combine_chunks().to_batches()
-        return batches[0] if batches else None
-    return sample
+        batches = sample.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], sample.schema)]
+        sample = batches[0]
+    return None if sample is None else plain(sample)
 
 
-def _own_key(master: Master) -> list[str]:
-    return list(master.key)
-
-
-def _typical(master: Master) -> pa.Schema:
-    """Of a stream that nobody has shown: the key and a little more."""
-    key = [master.schema.field(name) for name in master.key]
-    return pa.schema([*key, pa.field("semistream_payload", pa.binary(_PAYLOAD_BYTES))])
+def _typical(master: Master, on: On) -> pa.RecordBatch:
+    """Of a stream that nobody has shown: some keys, under the names that it has for them, and a little more."""
+    names = {name: of for name, of in pairs_of(on).items() if of in master.key}
+    schema = pa.schema([master.schema.field(of) for of in names.values()])
+    long = any(leaf.is_varying for leaf in leaves_of(schema))
+    rows = next(master.scan()) if long else pa.RecordBatch.from_pylist([], master.schema)
+    columns = {name: rows.column(of) for name, of in names.items()}
+    payload = pa.array([bytes(_PAYLOAD_BYTES)] * len(rows), pa.binary(_PAYLOAD_BYTES))
+    return plain(pa.RecordBatch.from_pydict({**columns, "semistream_payload": payload}))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from semistream.cost.auto import USUAL_SKEW, best_for, least_for, rate_of
 from semistream.cost.misses import Misses
+from semistream.cost.question import keys_of
 from semistream.cost.skew import estimated_skew
 from semistream.errors import InvalidInputError
 from semistream.joins.opening import Opening, OpenJoin
@@ -66,7 +67,7 @@ class Retuner:
         except InvalidInputError:  # too few tuples to tell, or an empty master
             return None
         if self.skew is None:
-            self.skew, self.misses = skew, misses
+            self.skew, self.misses = opened.opening.planned_for or (skew, misses)
         drifted = abs(skew - self.skew) > _DRIFT or abs(misses - self.misses) > _MISSES_DRIFT
         self.drifted = self.drifted + 1 if drifted else 0
         if self.drifted < _TWICE:
@@ -137,7 +138,7 @@ class RateRetuner:
 def _skew(codes: NDArray[np.uint64], opening: Opening, misses: float) -> float:
     """Which of the keys have no row is not known: they are taken to repeat as the others do."""
     theirs = Misses(misses, misses * len(np.unique(codes)) / max(len(codes), 1))
-    return estimated_skew(codes, opening.master.rows, theirs)
+    return estimated_skew(codes, keys_of(opening.master), theirs)
 
 
 def _misses(opened: OpenJoin, before: tuple[int, int], otherwise: float) -> tuple[float, tuple[int, int]]:

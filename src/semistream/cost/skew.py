@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ from semistream.errors import InvalidInputError
 
 MOST = 2.0
 _LEAST_SAMPLE = 200
+_MOST_PARTS = 64  # of a sample that is larger than the master
 _ONE_BY_ONE = 1 << 12
 _GROUPS = 1 << 11
 _NEAR_ONE = 1e-7  # of the exponent: there the integral is a logarithm
@@ -26,33 +29,48 @@ def check_skew(skew: float) -> float:
     return float(skew)
 
 
-def estimated_skew(codes: NDArray[np.uint64], master_rows: int, misses: Misses | None = None) -> float:
-    """The exponent for which so many tuples would ask for so many distinct keys.
+def estimated_skew(codes: NDArray[np.uint64], keys: int, misses: Misses | None = None) -> float:
+    """The exponent for which so many tuples would ask for so many distinct keys of a master that has `keys`.
 
     The number of distinct keys is the one statistic of a sample that needs no ranks, which a sample does not show: they
-    fall steadily as skew grows. Tuples that have no row say nothing of it.
+    fall steadily as skew grows. Tuples that have no row say nothing of it. Nor do tuples that ask for every key there is, so a
+    sample that is larger than the master is looked at in parts, none of which is.
     """
-    if len(codes) < _LEAST_SAMPLE or master_rows < 2:
+    missed = misses or Misses()
+    known = len(codes) - round(missed.share * len(codes))
+    if known < _LEAST_SAMPLE or keys < 1:
         raise InvalidInputError(
             "estimating the skew of a stream",
-            found=f"a sample of {len(codes):,} tuples for a master of {master_rows:,} rows",
-            hint=f"Give at least {_LEAST_SAMPLE} tuples, or skew= itself.",
+            found=f"a sample of {known:,} tuples that have a row, for a master of {keys:,} keys",
+            hint=f"Give at least {_LEAST_SAMPLE} such tuples, or skew= itself.",
         )
-    tuples, distinct = len(codes), float(len(np.unique(codes)))
-    if misses is not None:
-        distinct -= misses.keys * tuples
-        tuples -= round(misses.share * tuples)
+    if keys == 1:
+        return 0.0
+    share = known / len(codes)
+    part = min(len(codes), math.ceil(keys / share))
+    parts = np.sort(codes[: len(codes) // part * part].reshape(-1, part)[:_MOST_PARTS], axis=1)
+    distinct = 1.0 + float(np.mean(np.count_nonzero(parts[:, 1:] != parts[:, :-1], axis=1)))
+    distinct -= (
+        _distinct_of(missed.share * part, missed.keys * len(codes))
+        if part < len(codes)
+        else missed.keys * part
+    )
     low, high = 0.0, MOST
     for _ in range(30):
         middle = (low + high) / 2
-        more = expected_distinct(tuples, master_rows, middle) > distinct
+        more = expected_distinct(round(share * part), keys, middle) > distinct
         low, high = (middle, high) if more else (low, middle)
     return (low + high) / 2
 
 
-def expected_distinct(tuples: int, master_rows: int, skew: float) -> float:
+def _distinct_of(draws: float, keys: float) -> float:
+    """Distinct keys among draws from so many that are alike."""
+    return keys * -math.expm1(-draws / keys) if keys else 0.0
+
+
+def expected_distinct(tuples: int, keys: int, skew: float) -> float:
     """Distinct keys among so many tuples of a Zipf stream."""
-    mass, count = _grouped(master_rows, skew)
+    mass, count = _grouped(keys, skew)
     chance = mass / count / mass.sum()
     never = np.exp(tuples * np.log1p(-np.minimum(chance, 1 - 1e-12)))
     return float(count @ (1 - never))

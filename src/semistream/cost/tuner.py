@@ -35,6 +35,7 @@ _KEPT = 4  # of all over the axes: the best of them is found with the finer inst
 # Of those looked at finely, ever fewer and ever closer: an instance that is twice as large tells twice as small differences.
 _FINALISTS = ((8, PLACES // 2), (3, PLACES))
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
+_MOST_MEMORY = 1 << 44
 _NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
 _LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
 _KNOWN = 4.0  # between the bounds of the least memory: settings change little from there on
@@ -149,6 +150,15 @@ def least_memory(question: Question, rate: float) -> Point:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
     low, high = float(question.master.page_bytes), float(max(question.master.nbytes, 1 << 20)) * 2
     best = _search(question, int(high), "little")
+    while (
+        best[0].rate_per_s < rate and high < _MOST_MEMORY
+    ):  # waiting tuples may take more than the master does
+        more = _search(question, int(2 * high), "little")
+        if more[0].rate_per_s <= _NEAR_ENOUGH * best[0].rate_per_s:
+            break
+        best, high = more, 2 * high
+    if best[0].rate_per_s < rate:
+        best = min(best, _search(question, int(high), "usual"), key=_by_rate)
     if best[0].rate_per_s < rate:
         raise InvalidInputError(
             f"{question.algorithm} at {rate:,.0f} tuples/s",

@@ -78,9 +78,9 @@ def seconds_on(disk: str, counted: Measured, case: Case) -> float:
         front_probes=counted.front_probes,
         admitted=counted.admitted,
         rows=counted.rows,
+        advances=counted.advances,
     )
-    steps = counted.advances * prices.step_s(case.algorithm)
-    return float(counted_seconds(done, reading, prices)) + steps
+    return float(counted_seconds(done, reading, prices, case.algorithm))
 
 
 def disk_seconds(read: DiskStats, disk: str, *, latency_factor: float) -> float:
@@ -94,7 +94,8 @@ def disk_seconds(read: DiskStats, disk: str, *, latency_factor: float) -> float:
 
 def total_seconds(done: JoinStats, reading: float, case: Case) -> float:
     """Reading and the processor's work together; who was read but still waits is not counted as read yet."""
-    return float(counted_seconds(replace(done, tuples=done.answered), reading, prices_of(case.disk)))
+    prices = scaled_prices(case.disk, case.scale)
+    return float(counted_seconds(replace(done, tuples=done.answered), reading, prices, case.algorithm))
 
 
 def predicted_rate(case: Case, settings: Settings, master: Master, first: pa.RecordBatch) -> float | None:

@@ -263,8 +263,8 @@ def _take_in(small: Instance, keys: I64, worthy: int, met: I64) -> None:
     coming = min(worthy, len(small.uses))
     while now[_ROOM] < coming:
         if now[_LEFT] == 0:
-            now[_HAND] = least_used(small.uses, now[_HAND], small.victims)
             now[_LEFT] = min(len(small.victims), len(small.uses) - now[_ROOM])
+            now[_HAND] = least_used(small.uses, now[_HAND], small.victims[: now[_LEFT]])
         short = min(coming - now[_ROOM], now[_LEFT])
         now[_LEFT] -= short
         now[_EVICTED] += short

@@ -129,6 +129,15 @@ def divide(
         if front:
             layout = RowTable.layout(HotRows.leaves(shape))
             left -= RowTable.bytes_for(layout, front, row_heap_bytes) + _recorder_bytes(name, front)
+    if name == "in-memory":
+        layout = RowTable.layout(HotRows.leaves(shape))
+        left -= RowTable.bytes_for(layout, master.rows, row_heap_bytes)
+        if left < 0:
+            raise InvalidInputError(
+                f"in-memory within {format_bytes(memory_bytes)}",
+                found=f"{master.rows:,} rows, which do not fit",
+                hint=f"Raise memory= to at least {format_bytes(memory_bytes - left, up=True)}.",
+            )
     window = 0
     if name not in ("in-memory", BATCH_LOOKUP):
         window = Window.capacity_for(Window.layout(shape.window_leaves), max(left, 0), tuple_heap_bytes)

@@ -60,6 +60,7 @@ class Opening:
         0  # for tuples that have arrived and are not offered, or are on their way to and from the store
     )
     why: str = ""  # this algorithm, where it was chosen
+    planned_for: tuple[float, float] | None = None  # the skew and the share of misses, where it was chosen
 
     @property
     def name(self) -> str:

@@ -237,7 +237,7 @@ def shape_join(
 
 def _stream_key(stream: pa.Schema, master: Master, on: On) -> tuple[str, ...]:
     """The stream's columns in the order of the master's key."""
-    pairs = _pairs(on)
+    pairs = pairs_of(on)
     asked = f"on={on!r}"
     for name in pairs:
         if name not in stream.names:
@@ -291,7 +291,8 @@ def probes_of(keys: Keys) -> Probes:
     return Probes(codes_of(keys), keys.offsets, keys.data)
 
 
-def _pairs(on: On) -> dict[str, str]:
+def pairs_of(on: On) -> dict[str, str]:
+    """The master's column of each of the stream's."""
     if isinstance(on, str):
         return {on: on}
     if isinstance(on, Mapping):
