@@ -57,6 +57,14 @@ class Calibration:
     origin: str  # where they come from
 
 
+def check_disk(disk: str) -> None:
+    """One that there is."""
+    if disk not in ("direct", "buffered", *PROFILES):
+        raise InvalidInputError(
+            f"disk={disk!r}", found="no such disk", hint=f"Choose direct, buffered, {', '.join(PROFILES)}."
+        )
+
+
 def costs_of(master: Master, disk: str) -> Calibration:
     """A profile's factors, those kept for this machine and disk, or the defaults."""
     if disk in PROFILES:
@@ -79,12 +87,9 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
         disk: "direct" or "buffered"; a profile's factors are returned as they are.
         remember: Keep the result for `tune` and `join` on this machine and disk.
     """
+    check_disk(disk)
     if disk in PROFILES:
         return _of_profile(disk)
-    if disk not in ("direct", "buffered"):
-        raise InvalidInputError(
-            f"disk={disk!r}", found="no such disk", hint=f"Choose direct, buffered, {', '.join(PROFILES)}."
-        )
     if master is not None and not master.pages:
         raise InvalidInputError(
             f"calibrating with {master.path}", found="an empty master", hint="Give one with rows, or none."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from semistream.arrow import plain
-from semistream.cost.calibration import Calibration, costs_of
+from semistream.cost.calibration import Calibration, check_disk, costs_of
 from semistream.cost.case import Case, Loop
 from semistream.cost.misses import Misses, check_misses, estimated_misses
 from semistream.cost.models import MODELS, case_of, predict
@@ -17,10 +17,10 @@ from semistream.errors import InvalidInputError
 from semistream.front.steady import PLACES
 from semistream.joins.join import string_bytes_of
 from semistream.joins.opening import heap_bytes_of
+from semistream.joins.pagefinder import check_indexed
 from semistream.joins.registry import LOOKING_UP, Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, pairs_of, shape_join
 from semistream.master import Master
-from semistream.master.disk.profiles import PROFILES
 from semistream.memory.leaves import leaves_of
 
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
@@ -109,12 +109,8 @@ def ask(
         raise InvalidInputError(
             f"parallel={parallel}", found="no number of blocks", hint="Give 1 for the papers', or more."
         )
-    if master.layout == "heap" and algorithm in LOOKING_UP:
-        raise InvalidInputError(
-            f"{algorithm} on {master.path}",
-            found='layout "heap", which has no index',
-            hint="Tune meshjoin, or build the master with layout='key'.",
-        )
+    if algorithm in LOOKING_UP:
+        check_indexed(master, who=algorithm)
     batch = _as_batch(sample)
     given = list(master.key) if on is None else on
     typical = batch if batch is not None else _typical(master, given)
@@ -151,14 +147,6 @@ def usual_parallel(disk: str) -> int:
 def keys_of(master: Master) -> int:
     """How many keys the stream can ask for: as many as rows, as long as nobody has counted them."""
     return master.statistics.distinct_keys or master.rows
-
-
-def check_disk(disk: str) -> None:
-    """One that there is."""
-    if disk not in ("direct", "buffered", *PROFILES):
-        raise InvalidInputError(
-            f"disk={disk!r}", found="no such disk", hint=f"Choose direct, buffered, {', '.join(PROFILES)}."
-        )
 
 
 def _as_batch(sample: pa.Table | pa.RecordBatch | None) -> pa.RecordBatch | None:

@@ -150,9 +150,8 @@ def least_memory(question: Question, rate: float) -> Point:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
     low, high = float(question.master.page_bytes), float(max(question.master.nbytes, 1 << 20)) * 2
     best = _search(question, int(high), "little")
-    while (
-        best[0].rate_per_s < rate and high < _MOST_MEMORY
-    ):  # waiting tuples may take more than the master does
+    # Waiting tuples may take more than the master does.
+    while best[0].rate_per_s < rate and high < _MOST_MEMORY:
         more = _search(question, int(2 * high), "little")
         if more[0].rate_per_s <= _NEAR_ENOUGH * best[0].rate_per_s:
             break

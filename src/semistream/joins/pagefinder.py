@@ -107,12 +107,7 @@ class PageFinder:
     @staticmethod
     def open(master: Master, stats: JoinStats, budget: Budget, disk_kind: str, *, who: str) -> PageFinder:
         """Take the buffer for index pages, if there are any, out of the budget."""
-        if master.layout == "heap":
-            raise InvalidInputError(
-                f"{who} on {master.path}",
-                found='layout "heap", which has no index',
-                hint="Use meshjoin, or build the master with layout='key'.",
-            )
+        check_indexed(master, who=who)
         if master.key_index is None:
             return PageFinder(master, stats, None, None)
         size = index_buffer_bytes(master)
@@ -196,6 +191,16 @@ class PageFinder:
         """Close the index's disk."""
         if self.index_disk is not None:
             self.index_disk.close()
+
+
+def check_indexed(master: Master, *, who: str) -> None:
+    """That there is something to find keys with."""
+    if master.layout == "heap":
+        raise InvalidInputError(
+            f"{who} on {master.path}",
+            found='layout "heap", which has no index',
+            hint="Use meshjoin, or build the master with layout='key'.",
+        )
 
 
 def index_buffer_bytes(master: Master) -> int:
