@@ -45,10 +45,12 @@ def test_measured_once_and_kept(master, cache):
     assert set(found.spread) == {
         "c_S",
         "c_A",
+        "c_P",
         "c_H",
         "c_O",
         "c_E",
         "c_IO",
+        "beside",
         *(f"step of {name}" for name in ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")),
     }
     kept = costs_of(master, "direct")
@@ -70,8 +72,8 @@ def test_not_remembered_on_request(master, cache):
         "{",
         "[]",
         "null",
-        '{"format": 2}',
-        '{"format": 2, "prices": {}, "reads": [], "spread": {}}',
+        '{"format": 3}',
+        '{"format": 3, "prices": {}, "reads": [], "slowed": [], "spread": {}}',
         json.dumps({"format": 99}),
     ],
 )
@@ -82,13 +84,48 @@ def test_a_file_that_is_not_ours_is_as_if_it_were_not_there(master, cache, conte
     assert costs_of(master, "direct").origin.startswith("defaults")
 
 
+@pytest.fixture(scope="module")
+def measured(master, tmp_path_factory):
+    """What a calibration keeps; it takes seconds, so tests change a copy of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEMISTREAM_CACHE_DIR", str(tmp_path_factory.mktemp("measured")))
+        ss.calibrate(master)
+        return json.loads(_place(master, "direct").read_text())
+
+
+@pytest.fixture
+def keep(master, cache):
+    """Put something in the place of what was kept."""
+
+    def put(content):
+        place = _place(master, "direct")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(content))
+
+    return put
+
+
+def test_what_was_kept_is_believed(master, measured, keep):
+    keep(measured)
+    assert costs_of(master, "direct").origin == "measured"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reads": []},
+        *({"slowed": bad} for bad in ([[131072, -1.0]], [[131072]], None, 7)),
+        *({"prices": bad} for bad in ({}, None)),
+    ],
+)
+def test_absurd_measurements_are_not_believed(master, measured, keep, change):
+    keep({**measured, **change})
+    assert costs_of(master, "direct").origin.startswith("defaults")
+
+
 @pytest.mark.parametrize("bad", [-1.0, 1e9, float("nan"), "x"])
-def test_absurd_factors_are_not_believed(master, cache, bad):
-    ss.calibrate(master)
-    place = _place(master, "direct")
-    content = json.loads(place.read_text())
-    content["prices"]["probe_s"] = bad
-    place.write_text(json.dumps(content))
+def test_absurd_factors_are_not_believed(master, measured, keep, bad):
+    keep({**measured, "prices": {**measured["prices"], "probe_s": bad}})
     assert costs_of(master, "direct").origin.startswith("defaults")
 
 
@@ -98,13 +135,13 @@ def test_a_profile_has_its_own(master):
         ss.calibrate(disk="floppy")
 
 
-def test_no_reads_are_not_believed(master, cache):
-    ss.calibrate(master)
-    place = _place(master, "direct")
-    content = json.loads(place.read_text())
-    assert costs_of(master, "direct").origin == "measured"
-    place.write_text(json.dumps({**content, "reads": []}))
-    assert costs_of(master, "direct").origin.startswith("defaults")
+def test_a_scan_beside_a_join_is_slower_by_what_was_measured():
+    """In between by the logarithm of the bytes; beyond as at the ends; alone not at all."""
+    alone = ((4096, 1, 1e-4), (1 << 20, 1, 1e-3))
+    disk = MeasuredCosts(alone, slowed=((1 << 17, 3.0), (1 << 21, 1.0)))
+    found = [disk.beside(size) for size in (4096, 1 << 17, 1 << 19, 1 << 21, 1 << 25)]
+    assert found == pytest.approx([3.0, 3.0, 2.0, 1.0, 1.0])
+    assert MeasuredCosts(alone).beside(1 << 19) == 1.0
 
 
 def test_a_tiny_master_does_not_stand_for_its_disk(tmp_path, cache):

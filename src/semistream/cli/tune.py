@@ -196,6 +196,7 @@ def _show_calibration(found: Calibration) -> None:
     rows = (
         ("c_S", "read a tuple", prices.read_s),
         ("c_A", "let it wait", prices.append_s),
+        ("c_P", "find a master row's key in its page", prices.parse_s),
         ("c_H", "probe, a master row", prices.probe_s),
         ("c_O", "put out a row", prices.output_s),
         ("c_E", "let a tuple go", prices.remove_s),
@@ -207,6 +208,10 @@ def _show_calibration(found: Calibration) -> None:
     for name, what, seconds in rows:
         spread = found.spread.get(name)
         table.add_row(name, what, f"{seconds * 1e9:,.0f} ns", "" if spread is None else f"{spread:.0%}")
+    for size, factor in found.disk.slowed if isinstance(found.disk, MeasuredCosts) else ():
+        table.add_row(
+            "", f"a scan's read of {format_bytes(size)} beside a thread that joins", f"{factor:.2f} x", ""
+        )
     console.print(table)
     if isinstance(found.disk, MeasuredCosts):
         reads = Table(box=None)

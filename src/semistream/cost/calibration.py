@@ -1,8 +1,8 @@
 """The factors of the models on the machine and disk at hand, measured; or those of a simulated disk.
 
 `calibrate(master)` times the operators' own steps on the master's own pages: reads of one page and of blocks, alone and many
-together (c_IO), and per tuple or row c_S, c_A, c_H, c_O, c_E, and what an iteration costs beside (overheads.py). It takes some
-seconds, and is kept per machine and device in the user's cache directory.
+together (c_IO), and per tuple or row c_S, c_A, c_H (finding a row's key, and probing with it), c_O, c_E, and what only joins that run
+tell (overheads.py). It takes some seconds, and is kept per machine and device in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.cost.disks import DiskCosts, MeasuredCosts, ProfileCosts
-from semistream.cost.overheads import step_seconds
+from semistream.cost.overheads import scan_turns, step_turns
 from semistream.cost.prices import PRICES, Prices, prices_of
 from semistream.errors import InvalidInputError
 from semistream.joins.join import string_bytes_of
@@ -42,9 +42,9 @@ _LEAST_PAGES = 4 * _BLOCK_PAGES[-1]
 _READ_FOR_S = 0.15  # a place of the curve
 _REPEATS = 7
 _TUPLES = 1 << 16
-_STEPS = ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")
+_RUN = ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")
 _TEMPORARY_ROWS = 400_000
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
                 )
             there = small
         reads, read_spread = _read_curve(there, disk)
-        prices, spread = _prices(small, disk)
+        prices, reads, spread = _measured(small, disk, reads)
         found = Calibration(reads, prices, {**spread, "c_IO": read_spread}, "measured")
         if remember:
             _keep(_place(there, disk), found)
@@ -147,10 +147,12 @@ def _read_curve(master: Master, disk: str) -> tuple[MeasuredCosts, float]:
     return MeasuredCosts(tuple(curve)), float(np.median(spreads))
 
 
-def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
-    """Per tuple and row, by the operators' own steps on pages in memory."""
+def _measured(
+    master: Master, disk: str, reads: MeasuredCosts
+) -> tuple[Prices, MeasuredCosts, dict[str, float]]:
+    """Per tuple and row, by the operators' own steps on pages in memory; then what joins that run tell."""
     stream = Workload(Uniform(2 * master.rows), seed=1)
-    batches = [stream.slice(i * _TUPLES, (i + 1) * _TUPLES) for i in range(_REPEATS)]
+    batches = [stream.slice(i * _TUPLES, (i + 1) * _TUPLES) for i in range(1 + _REPEATS)]
     on = {"product_id": "id"}
     shape = shape_join(batches[0].schema, master, on=on)
     opening = Opening(
@@ -163,7 +165,7 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
         Settings(disk_buffer=8 << 20),
     )
     opened = open_join(opening)
-    taken: dict[str, list[float]] = {name: [] for name in ("c_S", "c_A", "c_H", "c_O", "c_E")}
+    taken: dict[str, list[float]] = {name: [] for name in ("c_S", "c_A", "c_P", "c_H", "c_O", "c_E")}
     try:
         join = opened.join
         if not isinstance(join, MeshJoin):
@@ -185,7 +187,8 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
             for slots, _rows in waiting._pairs(loaded, None):
                 del slots
             probed = perf_counter() - began
-            taken["c_H"].append((parsed + probed) / loaded.found.rows)
+            taken["c_P"].append(parsed / loaded.found.rows)
+            taken["c_H"].append(probed / loaded.found.rows)
             began = perf_counter()
             for _ in waiting.match(loaded):
                 pass
@@ -198,6 +201,7 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
             taken["c_E"].append((perf_counter() - began) / count)
     finally:
         opened.close()
+    taken = {name: values[1:] for name, values in taken.items()}  # the first loads the kernels
     middle = {name: float(np.median(values)) for name, values in taken.items()}
     prices = Prices(
         probe_s=middle["c_H"],
@@ -205,9 +209,11 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
         remove_s=middle["c_E"],
         read_s=middle["c_S"],
         append_s=middle["c_A"],
+        parse_s=middle["c_P"],
     )
-    steps = step_seconds(_STEPS, master, shape, disk, prices)
-    scan, fronted, block, lookup = (float(np.median(steps[name])) for name in _STEPS)
+    turns = step_turns(_RUN, master, shape, disk, prices, reads)
+    steps = {name: [turn.step_s for turn in turns[name]] for name in _RUN}
+    scan, fronted, block, lookup = (float(np.median(steps[name])) for name in _RUN)
     prices = replace(
         prices,
         scan_step_s=scan,
@@ -215,8 +221,13 @@ def _prices(master: Master, disk: str) -> tuple[Prices, dict[str, float]]:
         lookup_step_s=lookup,
         front_step_s=max(0.0, fronted - scan),
     )
+    slowed: dict[int, list[float]] = {}
+    for turn in scan_turns(master, shape, disk, prices, reads):
+        slowed.setdefault(turn.read_bytes, []).append(turn.slowed)
+    beside = tuple((size, float(np.median(factors))) for size, factors in sorted(slowed.items()))
     taken |= {f"step of {name}": values for name, values in steps.items()}
-    return prices, {name: _spread(values) for name, values in taken.items()}
+    taken["beside"] = [factor for factors in slowed.values() for factor in factors]
+    return prices, replace(reads, slowed=beside), {name: _spread(values) for name, values in taken.items()}
 
 
 def _spread(values: list[float]) -> float:
@@ -243,6 +254,7 @@ def _keep(place: Path | None, found: Calibration) -> None:
         "format": _FORMAT,
         "prices": asdict(found.prices),
         "reads": [list(point) for point in found.disk.curve],
+        "slowed": [list(point) for point in found.disk.slowed],
         "spread": found.spread,
     }
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -259,8 +271,9 @@ def _load(place: Path | None) -> Calibration | None:
             return None
         prices = Prices(**{field.name: _positive(content["prices"][field.name]) for field in fields(Prices)})
         reads = tuple((int(size), int(count), _positive(s)) for size, count, s in content["reads"])
+        slowed = tuple((int(size), _positive(factor)) for size, factor in content["slowed"])
         spread = {str(name): float(value) for name, value in content["spread"].items()}
-        return Calibration(MeasuredCosts(reads), prices, spread, "measured") if reads else None
+        return Calibration(MeasuredCosts(reads, slowed), prices, spread, "measured") if reads else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 

@@ -56,11 +56,16 @@ class Loop:
 
     tuples: float  # w: finished
     io_s: float
+    loaded: float = 0.0  # master rows in the pages that were read
     probes: float = 0.0  # of the window by master rows
     front_probes: float = 0.0  # of rows in memory by tuples
     waited: float = 0.0  # of the tuples
     front_share: float = 0.0  # of the tuples, answered in memory
     steps: float = 0.0  # reads that are waited for, with what each costs beside
+
+    def reading_seconds(self, case: Case) -> float:
+        """Reads, and the keys found in them: work of one thread, where reading and joining have one each."""
+        return self.io_s + self.loaded * case.prices.parse_s
 
     def cpu_seconds(self, case: Case) -> float:
         """All that is not reading; every tuple that has a row gives one."""
@@ -74,8 +79,8 @@ class Loop:
 
     def seconds(self, case: Case) -> float:
         """c_loop."""
-        cpu = self.cpu_seconds(case)
-        return max(self.io_s, cpu) if case.overlapped else self.io_s + cpu
+        reading, cpu = self.reading_seconds(case), self.cpu_seconds(case)
+        return max(reading, cpu) if case.overlapped else reading + cpu
 
     def rate_per_s(self, case: Case) -> float:
         """The service rate, mu."""

@@ -22,6 +22,9 @@ class DiskCosts(Protocol):
     def scan_s(self, nbytes: int, page_bytes: int, seeks: int) -> float:
         """Seconds of one read in a scan; `seeks` times it does not begin where the last one ended."""
 
+    def beside(self, nbytes: int) -> float:
+        """How many times as long such a read of a scan takes while another thread joins."""
+
 
 @dataclass(frozen=True)
 class ProfileCosts:
@@ -36,6 +39,10 @@ class ProfileCosts:
     def scan_s(self, nbytes: int, page_bytes: int, seeks: int) -> float:
         """See `DiskCosts`."""
         return _seconds(self.profile, 1, nbytes, page_bytes, seeks)
+
+    def beside(self, nbytes: int) -> float:  # noqa: ARG002 - whatever its size
+        """Its time passes in turn with all other."""
+        return 1.0
 
 
 @lru_cache(maxsize=4096)
@@ -57,6 +64,9 @@ class MeasuredCosts:
     """
 
     curve: tuple[tuple[int, int, float], ...]  # block bytes, blocks together, seconds
+    slowed: tuple[
+        tuple[int, float], ...
+    ] = ()  # bytes of a read in a scan, and how many times as long beside a join
 
     def random_s(self, blocks: int, block_bytes: int, page_bytes: int) -> float:  # noqa: ARG002 - was measured with pages
         """See `DiskCosts`."""
@@ -72,6 +82,13 @@ class MeasuredCosts:
     def scan_s(self, nbytes: int, page_bytes: int, seeks: int) -> float:
         """See `DiskCosts`."""
         return self.random_s(1, nbytes, page_bytes) if not seeks or nbytes else 0.0
+
+    def beside(self, nbytes: int) -> float:
+        """See `DiskCosts`."""
+        if not self.slowed:
+            return 1.0
+        sizes, factors = zip(*self.slowed, strict=True)
+        return float(np.interp(np.log(nbytes), np.log(sizes), factors))
 
     def _at(self, together: int, block_bytes: int) -> float:
         """With so many blocks together, of any size."""

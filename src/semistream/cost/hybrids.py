@@ -173,6 +173,7 @@ def x_hybrid(case: Case) -> Loop:
     return Loop(
         tuples=tuples,
         io_s=read_s(case),
+        loaded=k_rows,
         probes=k_rows + pinned_rows / blocks_at_once(case),
         waited=tuples,
         front_share=share,
@@ -197,10 +198,12 @@ def _looked_up(case: Case, blocks: Blocks, *, front_probes: bool) -> Loop:
 
 def iteration(case: Case, tuples: float, waiting_share: float, *, front_probes: bool) -> Loop:
     """The read of a block that finishes so many tuples of the stream, a share of which has waited."""
+    rows = case.page_rows * case.division.block_pages
     return Loop(
         tuples=tuples,
         io_s=read_s(case),
-        probes=case.page_rows * case.division.block_pages,
+        loaded=rows,
+        probes=rows,
         front_probes=tuples if front_probes else 0.0,
         waited=tuples * waiting_share,
         front_share=1.0 - waiting_share,

@@ -25,6 +25,7 @@ def inlj(case: Case, *, waiting_share: float = 1.0, front_probes: bool = False) 
     return Loop(
         tuples=1.0,
         io_s=waiting_share * page_s(case),
+        loaded=waiting_share * case.page_rows,
         probes=waiting_share * (1.0 + case.page_rows),
         front_probes=1.0 if front_probes else 0.0,
         waited=waiting_share,

@@ -23,6 +23,7 @@ class Prices:
         remove_s: c_E, one tuple taken out of window and queue.
         read_s: c_S, one tuple read from the stream.
         append_s: c_A, one tuple put into window and queue.
+        parse_s: What it takes to find the key of one master row in a page that was read; part of c_H in the papers.
         scan_step_s: What an iteration costs whatever it does, in a scan; the papers have none, nor has hdd-2007.
         block_step_s: The same, where the oldest tuples choose blocks.
         lookup_step_s: And where every tuple has a page of its own.
@@ -34,6 +35,7 @@ class Prices:
     remove_s: float
     read_s: float
     append_s: float
+    parse_s: float = 0.0
     scan_step_s: float = 0.0
     block_step_s: float = 0.0
     lookup_step_s: float = 0.0

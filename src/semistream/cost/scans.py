@@ -26,15 +26,16 @@ def tuples_per_cycle(case: Case) -> float:
 
 
 def cycle_io_s(case: Case) -> float:
-    """c_IO over one scan: an arm that goes back to the beginning, and on to every further file."""
+    """c_IO over one scan: an arm that goes back to the beginning, and on to every further file; slower where others join meanwhile."""
     b = min(case.division.pages_at_once, case.pages)
     full, rest = divmod(case.pages, b)
-    seconds = full * case.disk.scan_s(b * case.page_bytes, case.page_bytes, 0)
+    one = b * case.page_bytes
+    seconds = full * case.disk.scan_s(one, case.page_bytes, 0)
     if rest:
         seconds += case.disk.scan_s(rest * case.page_bytes, case.page_bytes, 0)
-    one = min(b, case.pages) * case.page_bytes
     move = case.disk.scan_s(one, case.page_bytes, 1) - case.disk.scan_s(one, case.page_bytes, 0)
-    return seconds + case.files * move
+    slower = case.disk.beside(one) if case.overlapped else 1.0
+    return slower * (seconds + case.files * move)
 
 
 def loop(case: Case, *, front_share: float = 0.0, front_probes: bool = False) -> Loop:
@@ -44,6 +45,7 @@ def loop(case: Case, *, front_share: float = 0.0, front_probes: bool = False) ->
     return Loop(
         tuples=tuples,
         io_s=cycle_io_s(case),
+        loaded=float(case.master_rows),
         probes=float(case.master_rows),
         front_probes=tuples if front_probes else 0.0,
         waited=waited,
