@@ -23,7 +23,7 @@ from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, positions_of
-from semistream.ranges import MOST_PAIRS, parts_of, repeated, spread
+from semistream.ranges import MOST_PAIRS, distinct, parts_of, repeated, spread
 
 I64 = NDArray[np.int64]
 _AT_ONCE = 1 << 16  # tuples: bounds what sorting them takes
@@ -92,8 +92,8 @@ class BatchLookUp:
 
     def _groups(self, found: Found) -> Iterator[tuple[I64, I64]]:
         """Keys whose pages the disk buffer holds together, and those pages; a key with more than that comes alone."""
-        keys = np.flatnonzero(~found.nowhere())
-        if self.reader.master.layout != "key":  # there they are in the order of their pages already
+        keys, is_in_order = np.flatnonzero(~found.nowhere()), self.reader.master.layout == "key"
+        if not is_in_order:
             keys = keys[np.argsort(found.pages[found.starts[keys]], kind="stable")]
         counts = found.starts[keys + 1] - found.starts[keys]
         ends = np.cumsum(counts)
@@ -108,7 +108,8 @@ class BatchLookUp:
         begin = 0
         while begin < len(keys):
             end = max(begin + 1, int(np.searchsorted(total, total[begin] + room, side="right")) - 1)
-            yield keys[begin:end], np.unique(pages[ends[begin] - counts[begin] : ends[end - 1]])
+            theirs = pages[ends[begin] - counts[begin] : ends[end - 1]]
+            yield keys[begin:end], distinct(theirs) if is_in_order else np.unique(theirs)
             begin = end
 
     def _load(self, pages: I64) -> Loaded:

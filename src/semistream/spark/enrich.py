@@ -204,29 +204,43 @@ def _try_out(step: Step, shape: JoinShape) -> None:
 
 def _mapped(plan: Plan) -> DataFrame:
     """The one mapInArrow that all enrichments of a stream are."""
-    base = plan.base
-    # Within the job columns go by number: names may repeat in another case, or hold dots and backticks.
-    numbered = base.toDF(*[f"c{i}" for i in range(len(base.columns))])
+    base, names = plan.base, tuple(field.name for field in plan.fields)
+    # Where columns can go by their names, Spark need not copy every row once more to name them.
+    is_named = _are_plain(base.columns) and _are_distinct(names) and not plan.intervals
+    if not is_named:
+        names = tuple(f"c{i}" for i in range(len(names)))
     try:
         collected = accumulator_of(base.sparkSession.sparkContext)
     except Exception:
         collected = None
-    enrichment = Enrichment(plan.steps, collected)
+    enrichment = Enrichment(plan.steps, collected, names)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return enrichment(batches)
 
     schema = StructType(
         [
-            StructField(f"c{i}", field.dataType, field.nullable, field.metadata)
-            for i, field in enumerate(plan.fields)
+            StructField(name, field.dataType, field.nullable, field.metadata)
+            for name, field in zip(names, plan.fields, strict=True)
         ]
     )
-    mapped = numbered.mapInArrow(run, schema)
-    result = mapped.select(*[_named(i, field, plan.intervals.get(i)) for i, field in enumerate(plan.fields)])
+    result = (base if is_named else base.toDF(*names[: len(base.columns)])).mapInArrow(run, schema)
+    if not is_named:
+        result = result.select(
+            *[_named(i, field, plan.intervals.get(i)) for i, field in enumerate(plan.fields)]
+        )
     clean_up_after(base.sparkSession)
     setattr(result, _PLAN, plan)
     return result
+
+
+def _are_plain(names: Sequence[str]) -> bool:
+    """Whether `mapInArrow`, which asks for each column by its name, finds each by it."""
+    return not any(name == "*" or "." in name or "`" in name for name in names)
+
+
+def _are_distinct(names: Sequence[str]) -> bool:
+    return len({name.lower() for name in names}) == len(names)
 
 
 def _named(position: int, field: StructField, interval: str | None) -> Column:

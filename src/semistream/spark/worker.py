@@ -80,19 +80,23 @@ class Step:
 
 @dataclass(frozen=True)
 class Enrichment:
-    """The function that Spark runs in its workers: batches of tuples in, enriched batches out."""
+    """The function that Spark runs in its workers: batches of tuples in, enriched batches out.
+
+    In between columns go by number: names may repeat in another case, or be those of a master.
+    """
 
     steps: tuple[Step, ...]
     collected: Accumulator[Collected] | None = None
+    names: tuple[str, ...] | None = None  # of the output's columns; their numbers if there are none
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Enrich the tuples of one task."""
         task = Task.current(self.collected)
-        stream: Iterator[pa.RecordBatch] = together(map(plain, batches), _TUPLES_AT_ONCE)
+        stream: Iterator[pa.RecordBatch] = together(map(_numbered, map(plain, batches)), _TUPLES_AT_ONCE)
         for step in self.steps:
             stream = as_spark_has_them(step, together(_enriched(step, task, stream), _ROWS_OUT))
         make_room_for(self.steps)
-        yield from stream
+        yield from stream if self.names is None else (batch.rename_columns(self.names) for batch in stream)
 
 
 @dataclass
@@ -330,6 +334,10 @@ class _Timed(Iterator[pa.RecordBatch]):
             return next(self.source)
         finally:
             self.seconds += time.perf_counter() - began
+
+
+def _numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.rename_columns([f"c{i}" for i in range(batch.num_columns)])
 
 
 def together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
