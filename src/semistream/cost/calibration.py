@@ -1,8 +1,7 @@
 """The factors of the models on the machine and disk at hand, measured; or those of a simulated disk.
 
 `calibrate(master)` times the operators' own steps on the master's own pages: reads of one page and of blocks, alone and many
-together (c_IO), and per tuple or row c_S, c_A, c_H (finding a row's key, and probing with it), c_O, c_E, and what only joins that run
-tell (overheads.py). It takes some seconds, and is kept per machine and device in the user's cache directory.
+together (c_IO), and per tuple or row c_S, c_A, c_P, c_H, c_O, c_E, and what only joins that run tell (overheads.py). It takes some seconds, and is kept per machine and device in the user's cache directory.
 """
 
 from __future__ import annotations

@@ -64,9 +64,7 @@ class MeasuredCosts:
     """
 
     curve: tuple[tuple[int, int, float], ...]  # block bytes, blocks together, seconds
-    slowed: tuple[
-        tuple[int, float], ...
-    ] = ()  # bytes of a read in a scan, and how many times as long beside a join
+    slowed: tuple[tuple[int, float], ...] = ()  # bytes of a scan's read, how many times as long beside a join
 
     def random_s(self, blocks: int, block_bytes: int, page_bytes: int) -> float:  # noqa: ARG002 - was measured with pages
         """See `DiskCosts`."""
