@@ -170,6 +170,20 @@ class TestWorkers:
         assert rows_of(process.run(step_of(newer), keys=HOT)) == wanted(HOT, changed)
         assert rows_of(process.run(step_of(store), keys=HOT)) == wanted(HOT), "and back: a replay"
 
+    def test_a_worker_settles_once_for_every_join_it_opens_and_every_version_it_moves_to(
+        self, process, store, monkeypatch
+    ):
+        """Else every task is followed by a collection that looks at all there is."""
+        settled = []
+        monkeypatch.setattr(worker, "settle", lambda: settled.append(1))
+        newer = store.upsert(table(k=range(50), v=["new"] * 50))
+        for master, times in ((store, 1), (store, 1), (newer, 2), (newer, 2), (store, 3)):
+            process.run(step_of(master), keys=HOT)
+            assert len(settled) == times
+        process.anew()
+        process.run(step_of(store), keys=HOT)
+        assert len(settled) == 4
+
     def test_a_store_that_was_built_anew_at_the_same_path(self, process, store):
         process.run(step_of(store), keys=HOT)
         shutil.rmtree(store.path)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import numba
 import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.spark.giving_back import _code_of, give_back
+from semistream.spark.giving_back import _code_of, give_back, settle
 
 
 def test_reading_a_master_loads_no_pandas(tmp_path):
@@ -52,6 +54,29 @@ def test_what_loading_kernels_took_is_given_back_and_kernels_still_compile():
     assert before > 20_000
     assert after < before / 2
     assert twice(1.5) == 3.0  # another type: compiled now
+
+
+class Cyclic:
+    """Kept alive by itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_collections_pass_over_what_was_there_when_a_worker_settled_until_it_settles_again():
+    gc.unfreeze()
+    kept = Cyclic()
+    alive = weakref.ref(kept)
+    try:
+        settle()
+        assert gc.get_freeze_count() > 10_000
+        del kept
+        gc.collect()
+        assert alive() is not None, "it was looked at"
+        settle()
+        assert alive() is None
+    finally:
+        gc.unfreeze()
 
 
 def _resident(library: str) -> int:

@@ -30,7 +30,7 @@ from semistream.joins.registry import Settings
 from semistream.joins.sides import JoinShape, shape_join
 from semistream.master import Master
 from semistream.master.pins import pin
-from semistream.spark.giving_back import give_back
+from semistream.spark.giving_back import give_back, settle
 from semistream.spark.metrics import BatchId, Collected, Counted, Counts, Place, peak_rss_bytes
 from semistream.spark.softstate import SoftState, digest_of, sweep
 
@@ -145,6 +145,7 @@ class Kept:
     opened: OpenJoin
     schema: pa.Schema
     used_at: float = 0.0
+    is_settled: bool = False  # has loaded its kernels, and let go of what came before it
     published_at: float = field(default_factory=time.monotonic)
     failed_at: float = float("-inf")  # when there was no room for it
     generation: int = 0  # of the published state that the front stage began with
@@ -236,8 +237,6 @@ def _enriched(step: Step, task: Task, batches: Iterator[pa.RecordBatch]) -> Iter
         leaving.source = chain.from_iterable(driver.run())
         yield from leaving
         kept.share_front(step, task)
-        if not kept.used_at:  # by now it has loaded its kernels
-            give_back()
         keep_join(step, kept)
     except (
         BaseException
@@ -298,7 +297,7 @@ def take_join(
         opened = open_join(step.opening(shape, master, heap_bytes))
         kept = Kept(opened, first.schema)
     elif kept.opened.opening.master.version != version:
-        kept.opened = moved_to(kept.opened, master)
+        kept.opened, kept.is_settled = moved_to(kept.opened, master), False
     kept.adopt_front(step, task)
     return kept
 
@@ -307,6 +306,10 @@ def keep_join(step: Step, kept: Kept) -> None:
     """Keep a join in which nobody waits, for the next task."""
     kept.used_at = time.monotonic()
     _kept[step.uid] = kept
+    if not kept.is_settled:
+        give_back()
+        settle()
+        kept.is_settled = True
 
 
 def make_room_for(steps: tuple[Step, ...]) -> None:
