@@ -136,9 +136,18 @@ def test_the_order_of_codes_is_the_order_of_keys(names, data):
 @parametrised
 def test_keys_are_found_where_bisect_finds_them(names, data):
     among = sorted(data.draw(keys_of(names)))
-    probes = data.draw(keys_of(names)) + among[:5]
+    some = data.draw(keys_of(names)) + among[:5]
     for side, oracle in (("left", bisect.bisect_left), ("right", bisect.bisect_right)):
-        found = positions_of(encode(names, probes), encode(names, among), side=side)
+        for probes in (some, sorted(some), among[-1:]):  # each is looked for in another way
+            found = positions_of(encode(names, probes), encode(names, among), side=side)
+            assert found.tolist() == [oracle(among, probe) for probe in probes]
+
+
+def test_few_keys_are_found_among_many():
+    among = [(key // 3,) for key in range(1000)]
+    probes = [(-1,), (0,), (100,), (333,), (400,)]
+    for side, oracle in (("left", bisect.bisect_left), ("right", bisect.bisect_right)):
+        found = positions_of(encode(("int64",), probes), encode(("int64",), among), side=side)
         assert found.tolist() == [oracle(among, probe) for probe in probes]
 
 

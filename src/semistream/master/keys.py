@@ -27,6 +27,7 @@ from semistream.kernel import kernel
 U64 = NDArray[np.uint64]
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+_MERGED = 64  # codes a probe: to go past so many in order takes less than half of what a binary search does
 _DECIMAL_NARROW_DIGITS = 18
 
 
@@ -163,7 +164,11 @@ class KeyCodec:
 def positions_of(probes: Keys, among: Keys, *, side: Literal["left", "right"]) -> I64:
     """Where each probe would be inserted among sorted keys: to the "left" of its equals or to the "right" of them."""
     if isinstance(among, NarrowKeys) and isinstance(probes, NarrowKeys):
-        return np.searchsorted(among.codes, probes.codes, side=side).astype(np.int64, copy=False)
+        if len(among) > _MERGED * len(probes) or not probes.is_sorted():
+            return np.searchsorted(among.codes, probes.codes, side=side).astype(np.int64, copy=False)
+        out = np.empty(len(probes), dtype=np.int64)
+        _merge(among.codes, probes.codes, side == "right", out)
+        return out
     if isinstance(among, WideKeys) and isinstance(probes, WideKeys):
         out = np.empty(len(probes), dtype=np.int64)
         _search(among.offsets, among.data, probes.offsets, probes.data, side == "right", out)
@@ -288,6 +293,17 @@ def _compare(a: U8, a0: int, a1: int, b: U8, b0: int, b1: int) -> int:
         if x != y:
             return -1 if x < y else 1
     return (a1 - a0) - (b1 - b0)
+
+
+@kernel
+def _merge(among: U64, probes: U64, right: bool, out: I64) -> None:
+    """Where sorted probes are among sorted codes: both are gone through side by side."""
+    at = 0
+    for i in range(len(probes)):
+        probe = probes[i]
+        while at < len(among) and (among[at] < probe or (right and among[at] == probe)):
+            at += 1
+        out[i] = at
 
 
 @kernel
