@@ -117,6 +117,31 @@ def test_the_heap_is_compacted_and_never_overfilled():
     assert store.heap_live == sum(map(len, kept.values()))
 
 
+def test_a_heap_of_one_long_text_and_many_short_ones_is_compacted():
+    schema = pa.schema([pa.field("s", pa.string())])
+    leaves = leaves_of(schema)
+    slots = 400
+    texts = [str(slot) for slot in range(slots)]
+    texts[7] = "long" * 40_000
+    heap_bytes = (sum(map(len, texts)) + 500) / 1.25 / slots  # hardly more than they take
+    store = RowStore.allocate(Budget(10**6), "rows", RecordLayout.of(leaves), slots, heap_bytes, who="test")
+    order = np.random.default_rng(6).permutation(slots)
+    rows = rows_of(pa.record_batch({"s": texts}, schema=schema), leaves)
+    store.put(rows, order, order)
+    full = store.heap_live
+    freed = 0
+    for round_ in range(40):
+        some = np.flatnonzero(np.arange(slots) % 3 == round_ % 3)
+        some = some[some != 7]  # all the others are in one small part of the heap
+        store.free(some)
+        freed += full - store.heap_live
+        store.put(rows, some, some)
+        at = np.arange(slots, dtype=np.int64)
+        assert batch_of(store.get(at), leaves, schema)["s"].to_pylist() == texts
+    assert store.heap_live == full
+    assert freed > 2 * (len(store.heap) - full), "the slack was never used up"
+
+
 def test_unsupported_payloads_are_named():
     with pytest.raises(UnsupportedTypeError, match="column 'tags' in a join: found type list"):
         leaves_of(pa.schema([pa.field("tags", pa.list_(pa.int32()))]))

@@ -39,7 +39,9 @@ from semistream.memory.leaves import Leaf, Rows
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
 _HEAP_SLACK = 1.25  # room so that compacting is rare: it moves every live byte once per quarter of the heap
+_FEW = 64  # rows that are put in order by insertion
 _BLOCK = 256  # rows copied column by column while their records stay in the cache
 
 
@@ -193,17 +195,16 @@ class RowStore:
         return len(self.heap) - self.heap_live
 
     def _compact(self) -> None:
-        slots = np.flatnonzero(self.live)
-        places = self.records.reshape(-1, self.layout.stride)[slots, self.layout.heap_at :][:, :8]
-        order = np.argsort(np.ascontiguousarray(places).view(np.int64).reshape(-1))
+        slots = np.empty(int(np.count_nonzero(self.live)), dtype=np.int32)
+        _by_place(self.records_at, self.layout.stride, self.layout.heap_at, self.live, self.heap_end, slots)
         self.heap_end = int(
             _move_together(
-                address_of(self.records),
+                self.records_at,
                 self.layout.stride,
                 self.layout.heap_at,
                 self.layout.length_offsets,
-                address_of(self.heap),
-                slots[order],
+                self.heap_at,
+                slots,
             )
         )
 
@@ -287,8 +288,49 @@ def _heap_bytes(records: int, stride: int, length_offsets: I64, live: NDArray[np
 
 
 @kernel
+def _by_place(
+    records: int, stride: int, heap_at: int, live: NDArray[np.bool_], heap_end: int, slots: I32
+) -> None:
+    """Fill in the live slots in the order of their places in the heap.
+
+    They are dealt out to about as many parts of the heap as there are of them, and put in order there: sorting them would
+    take several times the memory, and the time.
+    """
+    parts = max(len(slots), 1)
+    part_bytes = heap_end // parts + 1
+    begins = np.zeros(parts + 1, dtype=np.int32)
+    for slot in range(len(live)):
+        if live[slot]:
+            begins[load64(records + slot * stride + heap_at) // part_bytes + 1] += 1
+    for part in range(parts):
+        begins[part + 1] += begins[part]
+    for slot in range(len(live)):
+        if live[slot]:
+            part = load64(records + slot * stride + heap_at) // part_bytes
+            slots[begins[part]] = slot
+            begins[part] += 1  # in the end where the next part began
+    begin = 0
+    for part in range(parts):
+        end = begins[part]
+        if end - begin > _FEW:
+            places = np.empty(end - begin, dtype=np.int64)
+            for i in range(begin, end):
+                places[i - begin] = load64(records + slots[i] * stride + heap_at)
+            slots[begin:end] = slots[begin:end][np.argsort(places)]
+        else:
+            for i in range(begin + 1, end):
+                slot, at = slots[i], i
+                place = load64(records + slot * stride + heap_at)
+                while at > begin and load64(records + slots[at - 1] * stride + heap_at) > place:
+                    slots[at] = slots[at - 1]
+                    at -= 1
+                slots[at] = slot
+        begin = end
+
+
+@kernel
 def _move_together(
-    records: int, stride: int, heap_at: int, length_offsets: I64, heap: int, slots: I64
+    records: int, stride: int, heap_at: int, length_offsets: I64, heap: int, slots: I32
 ) -> int:
     """Close the gaps between live rows; `slots` are in the order of their places."""
     end = 0
