@@ -123,7 +123,6 @@ class TestPinning:
     @pytest.mark.parametrize(
         "content",
         [
-            b"",
             b"{",
             b"[]",
             b"3",
@@ -143,6 +142,41 @@ class TestPinning:
         pin_file(master, 0).write_bytes(content)
         with pytest.raises(StoreError, match=rf"pin pins/{QUERY}/000000000000\.json of .*Remove the file"):
             pin(master.storage, QUERY, 0)
+
+    def test_a_pin_that_was_lost_with_the_power_is_made_again(self, master):
+        """Nothing of its micro-batch was committed: that waits until the pin is safe."""
+        pin_file(master, 3).parent.mkdir(parents=True)
+        pin_file(master, 3).write_bytes(b"")
+        assert pin(master.storage, QUERY, 3) == 1
+        newer = master.upsert(table(1))
+        assert pin(newer.storage, QUERY, 3) == 1, "a replay"
+        again = pin_file(master, 3).with_name("000000000003-1.json")
+        again.write_bytes(b"")
+        assert pin(newer.storage, QUERY, 3) == 2, "lost once more"
+        assert json.loads(again.with_name("000000000003-2.json").read_text()) == {"version": 2}
+
+    def test_a_pin_can_be_made_safe_while_the_micro_batch_is_answered(self, master, monkeypatch):
+        synced: list[str] = []
+        later: list = []
+        fsync = os.fsync
+        pin(master.storage, QUERY, 0)  # makes the directory
+
+        def noted(descriptor):
+            synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", noted)
+        assert pin(master.storage, QUERY, 1, meanwhile=later.append) == 1
+        assert (synced, len(later)) == ([], 1)
+        assert pin(master.upsert(table(1)).storage, QUERY, 1) == 1, "seen by everybody"
+        del synced[:]
+        later.pop()()
+        assert synced == [str(pin_file(master, 1)), str(pin_file(master, 1).parent)]
+        assert pin(master.storage, QUERY, 1, meanwhile=later.append) == 1
+        assert later == [], "safe already, or somebody else's to make so"
+        del synced[:]
+        pin(master.storage, QUERY, 2)
+        assert synced == [str(pin_file(master, 2)), str(pin_file(master, 2).parent)]
 
     def test_a_pin_to_a_version_that_is_gone_is_told(self, master):
         pin(master.storage, QUERY, 0)
@@ -192,6 +226,17 @@ class TestVacuum:
         for batch in (1001, 1000):
             pin(newer.storage, QUERY, batch)
         age(pin_file(newer, 1000), timedelta(days=2))
+        assert newer.vacuum(keep_for=AT_ONCE).versions == (1,)
+
+    def test_a_pin_that_was_made_again_keeps_its_version(self, master):
+        for batch in (0, 1):
+            pin_file(master, batch).parent.mkdir(parents=True, exist_ok=True)
+            pin_file(master, batch).write_bytes(b"")
+            pin(master.storage, QUERY, batch)
+        newer = master.upsert(table(1, value="new"))
+        pin(newer.storage, QUERY, 2)
+        assert newer.vacuum(keep_for=AT_ONCE).versions == (), "micro-batch 1 may still be replayed"
+        pin(newer.storage, QUERY, 3)
         assert newer.vacuum(keep_for=AT_ONCE).versions == (1,)
 
     def test_pins_of_a_query_that_is_long_gone_go_with_their_version(self, master):

@@ -1,6 +1,6 @@
 """Where a store's files are: a local directory, or an object store reached through pyarrow.fs.
 
-Both give the same five operations. Page files have names never used before and are invisible until a manifest names
+Both give the same operations. Page files have names never used before and are invisible until a manifest names
 them, so only one operation must be atomic: putting a manifest that does not exist yet.
 """
 
@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +62,12 @@ class Storage(Protocol):
     def put_new(self, name: str, data: bytes) -> None:
         """Create a whole file at once, durable before this returns; an existing one is a ConcurrentChangeError."""
 
+    def claim(self, name: str, data: bytes) -> Callable[[], None]:
+        """Create a small file at once, durable when what is returned has been called; an existing one is a ConcurrentChangeError.
+
+        Without that call it may be there but empty once the machine has lost power.
+        """
+
     def get(self, name: str) -> bytes:
         """All bytes of a file; FileNotFoundError where there is none."""
 
@@ -108,7 +114,9 @@ class LocalStorage:
 
     def upload(self, name: str) -> Upload:
         """Begin a file that does not exist yet."""
-        path = self._path(name)
+        return self._begun(self._path(name))
+
+    def _begun(self, path: Path) -> _LocalUpload:
         with explained(f"writing {path}"):
             _make_directory(path.parent)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -117,21 +125,32 @@ class LocalStorage:
     def put_new(self, name: str, data: bytes) -> None:
         """Create a whole file at once: written aside, synced, then linked to its name, which fails if it is taken."""
         path = self._path(name)
-        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_ASIDE}")
-        upload = self.upload(str(aside.relative_to(self.root)))
+        with self._aside(path, data) as upload, explained(f"writing {path}"):
+            upload.sync()
+            _link(upload.path, path)
+            _sync(path.parent)
+
+    def claim(self, name: str, data: bytes) -> Callable[[], None]:
+        """Create a small file at once; what is returned syncs it."""
+        path = self._path(name)
+        with self._aside(path, data) as upload, explained(f"writing {path}"):
+            upload.release()  # where the file system is mounted elsewhere too, others see nothing before that
+            _link(upload.path, path)
+
+        def sync() -> None:
+            with explained(f"writing {path}"):
+                _sync(path)
+                _sync(path.parent)
+
+        return sync
+
+    @contextlib.contextmanager
+    def _aside(self, path: Path, data: bytes) -> Iterator[_LocalUpload]:
+        """A file written under another name than its own, and gone in the end."""
+        upload = self._begun(path.with_name(f".{path.name}.{uuid.uuid4().hex}{_ASIDE}"))
         try:
             upload.write(data)
-            upload.close()
-            with explained(f"writing {path}"):
-                try:
-                    os.link(aside, path)
-                except FileExistsError as error:
-                    raise ConcurrentChangeError(
-                        f"writing {path}",
-                        found="a file of that name",
-                        hint="Another writer was faster: refresh() and try again.",
-                    ) from error
-                _sync_directory(path.parent)
+            yield upload
         finally:
             upload.abort()
 
@@ -191,17 +210,21 @@ class _LocalUpload:
 
     def close(self) -> None:
         with explained(f"writing {self.path}"):
-            os.fsync(self.descriptor)
-            self._release()
-            _sync_directory(self.path.parent)
+            self.sync()
+            _sync(self.path.parent)
+
+    def sync(self) -> None:
+        """Make its bytes durable, though not yet its name."""
+        os.fsync(self.descriptor)
+        self.release()
 
     def abort(self) -> None:
         with contextlib.suppress(OSError):
-            self._release()
+            self.release()
         self.path.unlink(missing_ok=True)
         _remove_if_empty(self.path.parent, self.root)
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Close the descriptor once: its number may be another file's afterwards."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
@@ -245,6 +268,11 @@ class ObjectStorage:
             # Left alone, the stream would be closed, and the object complete, whenever it is collected.
             upload.abort()
             raise
+
+    def claim(self, name: str, data: bytes) -> Callable[[], None]:
+        """As `put_new`: an object that is visible is durable."""
+        self.put_new(name, data)
+        return lambda: None
 
     def get(self, name: str) -> bytes:
         """All bytes of a file."""
@@ -304,7 +332,7 @@ def _make_directory(path: Path) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
-        _sync_directory(folder.parent)
+        _sync(folder.parent)
 
 
 def _remove_if_empty(folder: Path, root: Path) -> None:
@@ -336,9 +364,21 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
 
 
-def _sync_directory(path: Path) -> None:
-    """Make the names in a directory durable, not only the files behind them."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _link(aside: Path, path: Path) -> None:
+    """Give a file its name, unless that is taken."""
+    try:
+        os.link(aside, path)
+    except FileExistsError as error:
+        raise ConcurrentChangeError(
+            f"writing {path}",
+            found="a file of that name",
+            hint="Another writer was faster: refresh() and try again.",
+        ) from error
+
+
+def _sync(path: Path) -> None:
+    """Make the bytes of a file durable, or the names in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
