@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -36,7 +37,10 @@ from semistream.spark.softstate import SoftState, digest_of, sweep
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _EXECUTION_ID = "spark.sql.execution.id"
-_TUPLES_AT_ONCE = 1 << 15  # a join works on more tuples than Spark sends in a batch
+_TUPLES_AT_ONCE = (
+    1 << 17
+)  # a join works on more tuples than Spark sends in a batch: the more, the fewer pages
+_BYTES_AT_ONCE = 8 << 20  # of tuples, unless Spark sends more in a batch
 _ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
 _PUBLISH_EVERY_S = 10.0
 _TRY_AGAIN_S = 60.0  # where a state could not be written
@@ -92,11 +96,14 @@ class Enrichment:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Enrich the tuples of one task."""
         task = Task.current(self.collected)
-        stream: Iterator[pa.RecordBatch] = together(map(_numbered, map(plain, batches)), _TUPLES_AT_ONCE)
+        stream: Iterator[pa.RecordBatch] = together(
+            map(_numbered, map(plain, batches)), _TUPLES_AT_ONCE, _BYTES_AT_ONCE
+        )
         for step in self.steps:
             stream = as_spark_has_them(step, together(_enriched(step, task, stream), _ROWS_OUT))
         make_room_for(self.steps)
         yield from stream if self.names is None else (batch.rename_columns(self.names) for batch in stream)
+        task.finish()
 
 
 @dataclass
@@ -106,6 +113,7 @@ class Task:
     batch: BatchId
     place: Place
     collected: Accumulator[Collected] | None
+    under_way: list[Future[None]] = field(default_factory=list)
 
     @staticmethod
     def current(collected: Accumulator[Collected] | None) -> Task:
@@ -124,13 +132,30 @@ class Task:
         if self.batch == BatchId():
             return step.master.version
         if step.follows:
-            return pin(step.master.storage, self.batch.query, self.batch.number)
+            return pin(step.master.storage, self.batch.query, self.batch.number, meanwhile=self.meanwhile)
         with contextlib.suppress(
             StoreError
         ):  # where it can be, so that vacuum knows; the version is known anyway
             name = f"{self.batch.query}-at-{step.master.version}"
-            pin(step.master.storage, name, self.batch.number, step.master.version)
+            pin(
+                step.master.storage,
+                name,
+                self.batch.number,
+                step.master.version,
+                meanwhile=self.meanwhile,
+            )
         return step.master.version
+
+    def meanwhile(self, act: Callable[[], None]) -> None:
+        """Do something while the task goes on."""
+        one = ThreadPoolExecutor(max_workers=1)
+        self.under_way.append(one.submit(act))
+        one.shutdown(wait=False)
+
+    def finish(self) -> None:
+        """Wait for it: an output is committed only when its task has ended."""
+        while self.under_way:
+            self.under_way.pop().result()
 
     def count(self, step: Step, counts: Counts) -> None:
         """Tell the driver what was done."""
@@ -343,17 +368,21 @@ def _numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.rename_columns([f"c{i}" for i in range(batch.num_columns)])
 
 
-def together(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Small batches put together, up to so many rows; empty ones are left out."""
+def together(
+    batches: Iterable[pa.RecordBatch], most: int, most_bytes: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Small batches put together, up to so many rows and bytes; empty ones are left out."""
     some: list[pa.RecordBatch] = []
-    rows = 0
+    rows = nbytes = 0
     for batch in batches:
-        if rows and rows + len(batch) > most:
+        size = 0 if most_bytes is None else batch.nbytes
+        if rows and (rows + len(batch) > most or (most_bytes is not None and nbytes + size > most_bytes)):
             yield pa.concat_batches(some) if len(some) > 1 else some[0]
-            some, rows = [], 0
+            some, rows, nbytes = [], 0, 0
         if len(batch):
             some.append(batch)
             rows += len(batch)
+            nbytes += size
     if rows:
         yield pa.concat_batches(some) if len(some) > 1 else some[0]
 
