@@ -46,6 +46,18 @@ def distinct(ordered: I64) -> I64:
     return ordered[first]
 
 
+def runs(values: I64) -> tuple[I64, I64]:
+    """The numbers that are there in one run each, and how long each run is.
+
+    >>> [part.tolist() for part in runs(np.array([7, 7, 5, 6, 6, 6]))]
+    [[7, 5, 6], [2, 1, 3]]
+    """
+    begins = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    first = np.flatnonzero(begins)
+    return values[first], np.diff(first, append=len(values))
+
+
 def repeated(values: I64, times: I64, most: int) -> I64:
     """Each value so many times, one after the other; less often where that would be more than `most` in all.
 

@@ -8,8 +8,8 @@ many tuples came by as there are places, and a newcomer starts where the last on
 little to show yet, would only ever replace each other.
 
 Where nobody waits (joins/lookup.py), how many tuples met a row at once says little. There the recorder remembers how often
-keys that are not here were asked for lately, in a sketch of a byte a counter, and a key enters when that is more than the
-least frequent key here has: TinyLFU's rule (Einziger, Friedman and Manes, 2017) in place of the threshold.
+keys that are not here were asked for lately, in a sketch of a byte a counter, and a key enters when that is clearly more than
+the least frequent key here has: TinyLFU's rule (Einziger, Friedman and Manes, 2017) in place of the threshold.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ SKETCH_BYTES_PER_ROW = 8
 VICTIMS = 32  # a search for victims finds one in so many of all keys
 HALVING = 10  # tuples per place between two halvings
 _HALVING_SKETCH = 20  # it counts more finely, and so is worth keeping longer
+_MARGIN = (
+    1  # uses more than one: among keys that are hardly used, those that take turns cost more than they bring
+)
 PERIOD = 0.25  # tuples per place between two looks at the threshold
 EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
 LAZY = 0.005
@@ -74,9 +77,9 @@ class FrequencyRecorder:
         return (HALVING if self.sketch is None else _HALVING_SKETCH) * len(self.uses)
 
     @property
-    def least(self) -> int:
-        """Tuples that must have met a row at once for it to be looked at."""
-        return self.threshold if self.sketch is None else 1
+    def is_sketched(self) -> bool:
+        """Whether it is for a join in which nobody waits."""
+        return self.sketch is not None
 
     def worthy(self, codes: U64, frequencies: I64, *, full: bool) -> tuple[NDArray[np.bool_] | None, I64]:
         """Which of these absent keys may enter (None: all), and how often each was asked for."""
@@ -84,7 +87,7 @@ class FrequencyRecorder:
             return None, frequencies
         known = np.empty(len(codes), dtype=np.int64)
         _remember(self.sketch, codes, frequencies, known)
-        return known > self.floor if full else None, known
+        return known > self.floor + _MARGIN if full else None, known
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """All it knows, to be kept elsewhere; `adopt` takes it back."""

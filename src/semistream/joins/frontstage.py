@@ -26,6 +26,7 @@ from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 from semistream.master.keys import Keys
 from semistream.memory.rowstore import string_bytes
+from semistream.ranges import runs
 
 I64 = NDArray[np.int64]
 Complete = Callable[
@@ -115,7 +116,10 @@ class FrontStage:
 
     def observe(self, loaded: Loaded, rows: I64) -> None:
         """Lines 19 to 22: take in rows that enough waiting tuples met. `rows` has a row once per tuple, in one run."""
-        met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.least)
+        if self.recorder.is_sketched:  # nobody waits: all of them were looked for here a moment ago
+            met, frequency = runs(rows)
+        else:
+            met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.threshold)
         full = self.hot.table.room == 0
         codes = loaded.probes.codes[met]
         worthy, frequency = self.recorder.worthy(codes, frequency, full=full)
