@@ -44,6 +44,7 @@ class RowTable:
     store: RowStore
     table: Table
     capacity: int
+    repeats: bool = False  # whether a key ever had several rows
 
     @staticmethod
     def layout(leaves: Sequence[Leaf]) -> RecordLayout:
@@ -84,14 +85,15 @@ class RowTable:
             "live": store.live,
             "entries": self.table.entries,
             "state": self.table.state,
-            "ends": np.array([store.heap_end, store.heap_live], dtype=np.int64),
+            "ends": np.array([store.heap_end, store.heap_live, self.repeats], dtype=np.int64),
             "nullable": store.nullable,
         }
 
     def adopt(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on with what a table of the same layout and capacity gave; the arrays are this table's own from now on."""
         self.store = self.store.on(arrays["records"], arrays["heap"], arrays["live"])
-        self.store.heap_end, self.store.heap_live = (int(value) for value in arrays["ends"])
+        self.store.heap_end, self.store.heap_live, repeats = (int(value) for value in arrays["ends"])
+        self.repeats = bool(repeats)
         self.store.nullable[:] = arrays["nullable"]
         self.table.state[:] = arrays["state"]
         self.table = tables.over(arrays["entries"], self.table.state, self.store, wide=self.table.wide != 0)
@@ -110,7 +112,7 @@ class RowTable:
         """Keep the rows at positions `at`; there must be room. Gives their slots."""
         slots = tables.take_free(self.table, len(at))
         self.store.put(rows, at, slots)
-        _insert_all(self.table, codes, slots)
+        self.repeats |= bool(_insert_all(self.table, codes, slots))
         return slots
 
     def find(self, probes: Probes) -> I64:
@@ -131,6 +133,12 @@ class RowTable:
 
     def pairs(self, last: I64) -> Iterator[tuple[I64, I64]]:
         """Every probe with every row of its key, for what `find` gave: positions of probes, and slots; some at a time."""
+        if not self.repeats:
+            known = np.flatnonzero(last >= 0)
+            for begin in range(0, len(known), MOST_PAIRS):
+                some = known[begin : begin + MOST_PAIRS]
+                yield some, last[some]
+            return
         room = min(int(_count_pairs(self.table, last)), MOST_PAIRS)
         probe, slot = 0, -1
         while room and probe < len(last):
@@ -147,9 +155,13 @@ class RowTable:
 
 
 @kernel
-def _insert_all(table: Table, codes: U64, slots: I64) -> None:
+def _insert_all(table: Table, codes: U64, slots: I64) -> bool:
+    """Whether one of them has a key that was there already."""
+    repeats = False
     for i in range(len(slots)):
         insert(table, codes[i], slots[i])
+        repeats |= next_of(table, slots[i]) != slots[i]
+    return repeats
 
 
 @kernel
