@@ -6,9 +6,10 @@ everybody else goes by it. Vacuum keeps what the last micro-batches of a query w
 
     pins/<query>/<micro-batch>.json     {"version": 3}
 
-To wait until a file is safe on the disk may take longer than to answer a micro-batch, and only has to have happened before
-its answers are committed. Whoever pins can do that meanwhile; where the machine loses power before, the file may be there but
-empty. It then says nothing, no more than if it were not there, and the micro-batch is pinned again, under the next name.
+To wait until a file is safe on the disk may take as long as to answer a micro-batch, and only has to have happened before the
+first answer leaves. Whoever goes by a pin, its own or one it found, sees to that and can do something else meanwhile. Where the
+machine loses power before, the file may be there with nothing in it, or with zeros. It then says no more than if it were not
+there, and the micro-batch is pinned again, under the next name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 
 from semistream.errors import ConcurrentChangeError, InvalidInputError, StoreError
@@ -40,33 +42,34 @@ def pin(
 ) -> int:
     """The version that a micro-batch is answered from: pinned earlier, or now, the newest one if none is given.
 
-    `meanwhile` is given what makes a new pin durable, to be done before anything of the micro-batch is committed; without it
-    that is done before this returns.
+    `meanwhile` is given what makes the pin durable, to be done before an answer leaves; without it that is done before this
+    returns.
     """
     if not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", query) or batch < 0:
         raise InvalidInputError(
             f"pinning micro-batch {batch} of query {query!r}", found="no query id", hint="Use Spark's."
         )
     name, found = _current(storage, query, batch)
-    if found is not None:
-        return found
-    version = latest_version(storage) if version is None else version
-    try:
-        make_durable = storage.claim(name, json.dumps({"version": version}).encode())
-        meanwhile(make_durable) if meanwhile is not None else make_durable()
-    except ConcurrentChangeError:
-        pass  # another task of the micro-batch was first
-    except StoreError as error:
-        raise StoreError(
-            f"pinning the version that answers micro-batch {batch} in {storage.location}",
-            found=error.found,
-            hint="Workers must be able to write to the store, or use versions='pinned'.",
-        ) from error
-    if batch >= KEPT_BATCHES:
-        storage.delete(_name(query, batch - KEPT_BATCHES))
-    # Read again: where a store cannot create a file exclusively, the last writer's is what a replay will see.
-    found = _current(storage, query, batch)[1]
-    return version if found is None else found
+    if found is None:
+        version = latest_version(storage) if version is None else version
+        try:
+            storage.claim(name, json.dumps({"version": version}).encode())
+        except ConcurrentChangeError:
+            pass  # another task of the micro-batch was first
+        except StoreError as error:
+            raise StoreError(
+                f"pinning the version that answers micro-batch {batch} in {storage.location}",
+                found=error.found,
+                hint="Workers must be able to write to the store, or use versions='pinned'.",
+            ) from error
+        if batch >= KEPT_BATCHES:
+            storage.delete(_name(query, batch - KEPT_BATCHES))
+        # Read again: where a store cannot create a file exclusively, the last writer's is what a replay will see.
+        name, found = _current(storage, query, batch)
+        found = version if found is None else found
+    make_durable = partial(storage.sync, name)
+    meanwhile(make_durable) if meanwhile is not None else make_durable()
+    return found
 
 
 def pinned_versions(storage: Storage, *, now: datetime | None = None) -> tuple[set[int], list[str]]:
@@ -111,7 +114,7 @@ def _current(storage: Storage, query: str, batch: int) -> tuple[str, int | None]
 def _read(storage: Storage, name: str) -> int | None:
     """The version in a file; None where power was lost before it was written."""
     data = storage.get(name)
-    if not data:
+    if not data.strip(b"\0"):
         return None
     found = re.fullmatch(rb'\{"version": ([1-9]\d{0,17})\}', data.strip())
     if found is None:

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,11 +62,14 @@ class Storage(Protocol):
     def put_new(self, name: str, data: bytes) -> None:
         """Create a whole file at once, durable before this returns; an existing one is a ConcurrentChangeError."""
 
-    def claim(self, name: str, data: bytes) -> Callable[[], None]:
-        """Create a small file at once, durable when what is returned has been called; an existing one is a ConcurrentChangeError.
+    def claim(self, name: str, data: bytes) -> None:
+        """Create a small file at once, to be synced by who goes by it; an existing one is a ConcurrentChangeError.
 
-        Without that call it may be there but empty once the machine has lost power.
+        Before that the machine may lose power, and the file be there with nothing in it, or with zeros.
         """
+
+    def sync(self, name: str) -> None:
+        """Make a file durable, whoever wrote it."""
 
     def get(self, name: str) -> bytes:
         """All bytes of a file; FileNotFoundError where there is none."""
@@ -130,19 +133,19 @@ class LocalStorage:
             _link(upload.path, path)
             _sync(path.parent)
 
-    def claim(self, name: str, data: bytes) -> Callable[[], None]:
-        """Create a small file at once; what is returned syncs it."""
+    def claim(self, name: str, data: bytes) -> None:
+        """Create a small file at once."""
         path = self._path(name)
         with self._aside(path, data) as upload, explained(f"writing {path}"):
             upload.release()  # where the file system is mounted elsewhere too, others see nothing before that
             _link(upload.path, path)
 
-        def sync() -> None:
-            with explained(f"writing {path}"):
-                _sync(path)
-                _sync(path.parent)
-
-        return sync
+    def sync(self, name: str) -> None:
+        """Make a file durable, and its name."""
+        path = self._path(name)
+        with explained(f"writing {path}"):
+            _sync(path)
+            _sync(path.parent)
 
     @contextlib.contextmanager
     def _aside(self, path: Path, data: bytes) -> Iterator[_LocalUpload]:
@@ -269,10 +272,12 @@ class ObjectStorage:
             upload.abort()
             raise
 
-    def claim(self, name: str, data: bytes) -> Callable[[], None]:
-        """As `put_new`: an object that is visible is durable."""
+    def claim(self, name: str, data: bytes) -> None:
+        """Create a small file at once."""
         self.put_new(name, data)
-        return lambda: None
+
+    def sync(self, name: str) -> None:
+        """An object that is visible is durable."""
 
     def get(self, name: str) -> bytes:
         """All bytes of a file."""

@@ -97,13 +97,14 @@ class Enrichment:
         """Enrich the tuples of one task."""
         task = Task.current(self.collected)
         stream: Iterator[pa.RecordBatch] = together(
-            map(_numbered, map(plain, batches)), _TUPLES_AT_ONCE, _BYTES_AT_ONCE
+            map(_numbered, map(plain, task.pinning(self.steps, batches))), _TUPLES_AT_ONCE, _BYTES_AT_ONCE
         )
         for step in self.steps:
             stream = as_spark_has_them(step, together(_enriched(step, task, stream), _ROWS_OUT))
         make_room_for(self.steps)
-        yield from stream if self.names is None else (batch.rename_columns(self.names) for batch in stream)
-        task.finish()
+        for batch in stream:
+            task.wait()
+            yield batch if self.names is None else batch.rename_columns(self.names)
 
 
 @dataclass
@@ -113,6 +114,7 @@ class Task:
     batch: BatchId
     place: Place
     collected: Accumulator[Collected] | None
+    versions: dict[int, int] = field(default_factory=dict)  # of the masters of steps
     under_way: list[Future[None]] = field(default_factory=list)
 
     @staticmethod
@@ -127,33 +129,46 @@ class Task:
         place = Place(run, context.stageId(), context.partitionId(), context.taskAttemptId())
         return Task(batch, place, collected)
 
+    def pinning(self, steps: tuple[Step, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pin the versions when the first tuples come, so that the pins become safe while the others do."""
+        for batch in batches:
+            if len(batch) and not self.versions:
+                for step in steps:
+                    self.version(step)
+            yield batch
+
     def version(self, step: Step) -> int:
         """The master's version that answers this micro-batch."""
+        if id(step) not in self.versions:
+            self.versions[id(step)] = self._pinned(step)
+        return self.versions[id(step)]
+
+    def _pinned(self, step: Step) -> int:
         if self.batch == BatchId():
             return step.master.version
+        storage, version = step.master.storage, step.master.version
         if step.follows:
-            return pin(step.master.storage, self.batch.query, self.batch.number, meanwhile=self.meanwhile)
-        with contextlib.suppress(
-            StoreError
-        ):  # where it can be, so that vacuum knows; the version is known anyway
-            name = f"{self.batch.query}-at-{step.master.version}"
+            return pin(storage, self.batch.query, self.batch.number, meanwhile=self._meanwhile)
+        # Where it can be, so that vacuum knows; the version is known anyway.
+        name = f"{self.batch.query}-at-{version}"
+        with contextlib.suppress(StoreError):
             pin(
-                step.master.storage,
+                storage,
                 name,
                 self.batch.number,
-                step.master.version,
-                meanwhile=self.meanwhile,
+                version,
+                meanwhile=lambda act: self._meanwhile(_if_it_can(act)),
             )
-        return step.master.version
+        return version
 
-    def meanwhile(self, act: Callable[[], None]) -> None:
+    def _meanwhile(self, act: Callable[[], None]) -> None:
         """Do something while the task goes on."""
         one = ThreadPoolExecutor(max_workers=1)
         self.under_way.append(one.submit(act))
         one.shutdown(wait=False)
 
-    def finish(self) -> None:
-        """Wait for it: an output is committed only when its task has ended."""
+    def wait(self) -> None:
+        """Until that is done."""
         while self.under_way:
             self.under_way.pop().result()
 
@@ -161,6 +176,14 @@ class Task:
         """Tell the driver what was done."""
         if self.collected is not None:
             self.collected.add({(self.batch, step.uid): Counted.at(self.place, step.label, counts)})
+
+
+def _if_it_can(act: Callable[[], None]) -> Callable[[], None]:
+    def tried() -> None:
+        with contextlib.suppress(StoreError):
+            act()
+
+    return tried
 
 
 @dataclass
