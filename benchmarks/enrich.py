@@ -242,7 +242,9 @@ def at_200k(spark: SparkSession) -> bool:
         "Spark's join, broadcast (d)": Query(spark, "d", files, broadcast_join(spark), warm=0, turn=1),
     }
     warm_page_cache(ROOT / f"store4k-{ROWS}", products_parquet(), ROOT / f"lmdb-{ROWS}")
-    for name in list(cases)[:3]:  # those that go through the same code of Spark's, which is compiled while it runs
+    for name in list(cases)[
+        :3
+    ]:  # those that go through the same code of Spark's, which is compiled while it runs
         cases[name]()
     figures = alternate(cases, repeats=5)
     ratios = [

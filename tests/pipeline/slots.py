@@ -21,8 +21,8 @@ from semistream.pipeline.waiting import KINDS, Form
 from semistream.pipeline.work import Hold, Tally, Work
 from semistream.spark.metrics import BatchId, Place
 from semistream.spark.softstate import digest_of
+from semistream.spark.task import Step, Task
 from semistream.spark.types import for_spark
-from semistream.spark.worker import Step, Task
 
 STREAM = pa.schema([("c0", pa.int64()), ("c1", pa.int64()), ("c2", pa.string())])
 SECOND = 1_000_000

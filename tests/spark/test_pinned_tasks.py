@@ -14,7 +14,8 @@ from semistream.joins.registry import Settings
 from semistream.master.pins import pin
 from semistream.spark import worker
 from semistream.spark.metrics import BatchId, Place
-from semistream.spark.worker import Enrichment, Step, Task
+from semistream.spark.task import Step, Task
+from semistream.spark.worker import Enrichment
 
 QUERY = "0a1b2c3d-0000-4000-8000-123456789abc"
 

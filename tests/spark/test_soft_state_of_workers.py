@@ -21,7 +21,8 @@ from semistream.spark import softstate, worker
 from semistream.spark.enrich import _uid
 from semistream.spark.metrics import Counts
 from semistream.spark.softstate import SoftState
-from semistream.spark.worker import Enrichment, Step
+from semistream.spark.task import Step
+from semistream.spark.worker import Enrichment
 
 MASTER = table(k=range(2000), v=[f"value {i}" for i in range(2000)])
 

@@ -24,7 +24,8 @@ def test_reading_a_master_loads_no_pandas(tmp_path):
         import numpy as np, pyarrow as pa
         from semistream.joins.registry import Settings
         from semistream.master import open_master
-        from semistream.spark.worker import Enrichment, Step
+        from semistream.spark.task import Step
+        from semistream.spark.worker import Enrichment
         master = open_master({str(tmp_path / "m")!r})
         for algorithm in {list(ss.ALGORITHMS)!r}:
             step = Step(algorithm, "", master, {{"c0": "k"}}, "left", ("v",), algorithm, 1 << 20, "direct", Settings(), False, (pa.int64(),))

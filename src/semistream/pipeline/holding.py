@@ -27,7 +27,8 @@ from semistream.pipeline.waiting import SINCE, TRIED, Scan, ages_of
 from semistream.pipeline.work import Hold, Tally, Work
 from semistream.shedding import WEIGHT_COLUMN
 from semistream.spark.metrics import Counts, peak_rss_bytes
-from semistream.spark.worker import Kept, Task, as_spark_has_them, keep_join, numbers_of, take_join
+from semistream.spark.task import Task
+from semistream.spark.worker import Kept, as_spark_has_them, keep_join, numbers_of, take_join
 
 
 @dataclass

@@ -23,8 +23,8 @@ from semistream.pipeline.tasks import Onward
 from semistream.pipeline.waiting import OURS, Form
 from semistream.pipeline.work import Hold
 from semistream.spark.enrich import enrich, free_label, plan_of
+from semistream.spark.task import Step
 from semistream.spark.types import arrow_schema
-from semistream.spark.worker import Step
 
 _CYCLES_WITHOUT_A_TRIGGER = 10
 

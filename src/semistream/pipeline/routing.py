@@ -20,7 +20,7 @@ from semistream.joins.keycast import cast_key
 from semistream.joins.sides import JoinShape, codes_of
 from semistream.master import Master
 from semistream.master.keys import NarrowKeys
-from semistream.spark.worker import Step
+from semistream.spark.task import Step
 
 _LEAST_PAGES = 8  # a slot with fewer is not worth a task
 _MIX = np.uint64(0x9E3779B97F4A7C15)

@@ -21,7 +21,8 @@ from semistream.pipeline.routing import Route
 from semistream.pipeline.spool import Spool
 from semistream.pipeline.work import Tally, Work, told
 from semistream.spark.metrics import Collected
-from semistream.spark.worker import Enrichment, Step, Task, together
+from semistream.spark.task import Step, Task
+from semistream.spark.worker import Enrichment, together
 
 RESULT = "result string"
 _ROWS = 1 << 16

@@ -11,7 +11,7 @@ from semistream.pipeline.pace import EVERYBODY
 from semistream.pipeline.routing import Route
 from semistream.pipeline.spool import Written
 from semistream.pipeline.waiting import Form
-from semistream.spark.worker import Step
+from semistream.spark.task import Step
 
 
 @dataclass(frozen=True)

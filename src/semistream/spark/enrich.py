@@ -28,8 +28,9 @@ from semistream.spark.cleaning import clean_up_after
 from semistream.spark.metrics import Counts, accumulator_of, counts_of_step
 from semistream.spark.softstate import digest_of
 from semistream.spark.source import SPARK_TYPE
+from semistream.spark.task import Step
 from semistream.spark.types import arrow_schema, for_spark, spark_type
-from semistream.spark.worker import Enrichment, Step
+from semistream.spark.worker import Enrichment
 
 _PLAN = "_semistream_plan"  # on DataFrames that enrich() made, and only on those: what follows has none
 

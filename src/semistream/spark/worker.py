@@ -7,79 +7,33 @@ nothing. Every tuple of a task is answered before the task ends.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
-from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 
 from semistream.arrow import plain
-from semistream.errors import StoreError
 from semistream.joins.driver import Driver
 from semistream.joins.frontstage import FrontStage
 from semistream.joins.join import string_bytes_of
-from semistream.joins.opening import Opening, OpenJoin, moved_to, open_join
-from semistream.joins.reader import reserve_for
-from semistream.joins.registry import Settings
-from semistream.joins.sides import JoinShape, shape_join
+from semistream.joins.opening import OpenJoin, moved_to, open_join
 from semistream.master import Master
-from semistream.master.pins import pin
 from semistream.spark.giving_back import give_back, settle
-from semistream.spark.metrics import BatchId, Collected, Counted, Counts, Place, peak_rss_bytes
+from semistream.spark.metrics import Collected, Counts, peak_rss_bytes
 from semistream.spark.softstate import SoftState, digest_of, sweep
+from semistream.spark.task import Step, Task
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-_EXECUTION_ID = "spark.sql.execution.id"
-_TUPLES_AT_ONCE = (
-    1 << 17
-)  # a join works on more tuples than Spark sends in a batch: the more, the fewer pages
+_TUPLES_AT_ONCE = 1 << 17  # more than Spark sends in a batch: the more, the fewer pages are read
 _BYTES_AT_ONCE = 8 << 20  # of tuples, unless Spark sends more in a batch
 _ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
 _PUBLISH_EVERY_S = 10.0
 _TRY_AGAIN_S = 60.0  # where a state could not be written
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
-
-
-@dataclass(frozen=True)
-class Step:
-    """One enrichment, as it is sent to the workers. Columns go by number: c0, c1, ..."""
-
-    uid: str  # the same for enrichments that are the same but for the master's version: they share what is kept
-    label: str
-    master: Master
-    on: dict[str, str]
-    how: str
-    columns: tuple[str, ...]
-    algorithm: str
-    memory_bytes: int
-    disk: str
-    settings: Settings
-    follows: bool  # the newest version of the master, from micro-batch to micro-batch
-    types: tuple[pa.DataType, ...]  # that Spark has for the master's columns
-
-    def shape(self, stream: pa.Schema) -> JoinShape:
-        """What joins what."""
-        return shape_join(stream, self.master, on=self.on, how=self.how, columns=self.columns)
-
-    def opening(self, shape: JoinShape, master: Master, heap_bytes: float) -> Opening:
-        """What is to be opened."""
-        return Opening(
-            self.algorithm,
-            master,
-            shape,
-            self.memory_bytes,
-            self.disk,
-            heap_bytes,
-            self.settings,
-            reserve_bytes=reserve_for(master, self.memory_bytes) if self.follows else 0,
-        )
 
 
 @dataclass(frozen=True)
@@ -105,85 +59,6 @@ class Enrichment:
         for batch in stream:
             task.wait()
             yield batch if self.names is None else batch.rename_columns(self.names)
-
-
-@dataclass
-class Task:
-    """Where this is: which task of which micro-batch."""
-
-    batch: BatchId
-    place: Place
-    collected: Accumulator[Collected] | None
-    versions: dict[int, int] = field(default_factory=dict)  # of the masters of steps
-    under_way: list[Future[None]] = field(default_factory=list)
-
-    @staticmethod
-    def current(collected: Accumulator[Collected] | None) -> Task:
-        """The task that this process runs."""
-        context = TaskContext.get()
-        if context is None:
-            return Task(BatchId(), Place(), collected)
-        query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        batch = BatchId(query, int(number)) if query and number else BatchId()
-        run = int(context.getLocalProperty(_EXECUTION_ID) or 0)
-        place = Place(run, context.stageId(), context.partitionId(), context.taskAttemptId())
-        return Task(batch, place, collected)
-
-    def pinning(self, steps: tuple[Step, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pin the versions when the first tuples come, so that the pins become safe while the others do."""
-        for batch in batches:
-            if len(batch) and not self.versions:
-                for step in steps:
-                    self.version(step)
-            yield batch
-
-    def version(self, step: Step) -> int:
-        """The master's version that answers this micro-batch."""
-        if id(step) not in self.versions:
-            self.versions[id(step)] = self._pinned(step)
-        return self.versions[id(step)]
-
-    def _pinned(self, step: Step) -> int:
-        if self.batch == BatchId():
-            return step.master.version
-        storage, version = step.master.storage, step.master.version
-        if step.follows:
-            return pin(storage, self.batch.query, self.batch.number, meanwhile=self._meanwhile)
-        # Where it can be, so that vacuum knows; the version is known anyway.
-        name = f"{self.batch.query}-at-{version}"
-        with contextlib.suppress(StoreError):
-            pin(
-                storage,
-                name,
-                self.batch.number,
-                version,
-                meanwhile=lambda act: self._meanwhile(_if_it_can(act)),
-            )
-        return version
-
-    def _meanwhile(self, act: Callable[[], None]) -> None:
-        """Do something while the task goes on."""
-        one = ThreadPoolExecutor(max_workers=1)
-        self.under_way.append(one.submit(act))
-        one.shutdown(wait=False)
-
-    def wait(self) -> None:
-        """Until that is done."""
-        while self.under_way:
-            self.under_way.pop().result()
-
-    def count(self, step: Step, counts: Counts) -> None:
-        """Tell the driver what was done."""
-        if self.collected is not None:
-            self.collected.add({(self.batch, step.uid): Counted.at(self.place, step.label, counts)})
-
-
-def _if_it_can(act: Callable[[], None]) -> Callable[[], None]:
-    def tried() -> None:
-        with contextlib.suppress(StoreError):
-            act()
-
-    return tried
 
 
 @dataclass
