@@ -121,7 +121,7 @@ def test_a_descriptor_is_closed_once(tmp_path, monkeypatch):
     number = upload.descriptor
     upload.write(b"data")
     monkeypatch.setattr(storage.os, "close", watched)
-    monkeypatch.setattr(storage, "_sync_directory", fail)
+    monkeypatch.setattr(storage, "_sync", fail)
     with pytest.raises(StoreError, match="no sync"):
         upload.close()
     upload.abort()

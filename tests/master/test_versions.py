@@ -201,7 +201,7 @@ def test_an_error_after_the_switch_does_not_take_the_version_back(
 ):
     """Once the manifest is there readers may use the version: its files must stay whatever happens to the writer."""
     linked = []
-    link, walk, sync = storage.os.link, LocalStorage.list, storage._sync_directory
+    link, walk, sync = storage.os.link, LocalStorage.list, storage._sync
 
     def link_then_fail(*args):
         link(*args)
@@ -218,7 +218,7 @@ def test_an_error_after_the_switch_does_not_take_the_version_back(
 
     monkeypatch.setattr(storage.os, "link", link_then_fail)
     if moment == "sync":
-        monkeypatch.setattr(storage, "_sync_directory", fail_after_link(sync))
+        monkeypatch.setattr(storage, "_sync", fail_after_link(sync))
     else:
         monkeypatch.setattr(LocalStorage, "list", fail_after_link(walk))
     try:
@@ -273,13 +273,13 @@ def test_the_claim_is_made_again_if_it_was_given_up(tmp_path, rows_of):
 def test_new_directories_are_made_durable_with_their_names(tmp_path, monkeypatch):
     """A power cut must not lose the directory that holds the pages while the manifest that names them stays."""
     synced = set()
-    sync = storage._sync_directory
+    sync = storage._sync
 
     def watched(path):
         synced.add(Path(path))
         sync(path)
 
-    monkeypatch.setattr(storage, "_sync_directory", watched)
+    monkeypatch.setattr(storage, "_sync", watched)
     master = ss.build_master(table(1), tmp_path / "a" / "m", key="id")
     root = tmp_path / "a" / "m"
     folders = {(root / name).parent for name in master.manifest.files()}
