@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 from semistream.spark.events import java_listener
 from semistream.spark.softstate import Process, forget
 
+_AT_MOST_MS = 2000
 _cleaned: weakref.WeakKeyDictionary[Any, StreamingQueryListener] = weakref.WeakKeyDictionary()
 _exits: set[Process] = set()
 
@@ -60,3 +61,5 @@ def _stop_listening(spark: weakref.ref[SparkSession], listener: StreamingQueryLi
     if session is not None:
         with contextlib.suppress(Exception):  # the session may be stopped, its JVM gone
             session.streams.removeListener(listener)
+            # An event that was on its way to it is still answered.
+            session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_AT_MOST_MS)
