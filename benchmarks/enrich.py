@@ -242,9 +242,8 @@ def at_200k(spark: SparkSession) -> bool:
         "Spark's join, broadcast (d)": Query(spark, "d", files, broadcast_join(spark), warm=0, turn=1),
     }
     warm_page_cache(ROOT / f"store4k-{ROWS}", products_parquet(), ROOT / f"lmdb-{ROWS}")
-    for name in list(cases)[
-        :3
-    ]:  # those that go through the same code of Spark's, which is compiled while it runs
+    # Those that go through the same code of Spark's, which is compiled while it runs: not counted.
+    for name in list(cases)[:3]:
         cases[name]()
     figures = alternate(cases, repeats=5)
     ratios = [

@@ -41,9 +41,14 @@ def distinct(ordered: I64) -> I64:
     >>> distinct(np.array([2, 2, 5, 7, 7])).tolist()
     [2, 5, 7]
     """
-    first = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    return ordered[_begins(ordered)]
+
+
+def _begins(values: I64) -> NDArray[np.bool_]:
+    """Where a number differs from the one before it (the first always does)."""
+    begins = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return begins
 
 
 def runs(values: I64) -> tuple[I64, I64]:
@@ -52,9 +57,7 @@ def runs(values: I64) -> tuple[I64, I64]:
     >>> [part.tolist() for part in runs(np.array([7, 7, 5, 6, 6, 6]))]
     [[7, 5, 6], [2, 1, 3]]
     """
-    begins = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:], values[:-1], out=begins[1:])
-    first = np.flatnonzero(begins)
+    first = np.flatnonzero(_begins(values))
     return values[first], np.diff(first, append=len(values))
 
 

@@ -33,9 +33,7 @@ SKETCH_BYTES_PER_ROW = 8
 VICTIMS = 32  # a search for victims finds one in so many of all keys
 HALVING = 10  # tuples per place between two halvings
 _HALVING_SKETCH = 20  # it counts more finely, and so is worth keeping longer
-_MARGIN = (
-    1  # uses more than one: among keys that are hardly used, those that take turns cost more than they bring
-)
+_MARGIN = 1  # uses more than one: keys that take turns cost more than they bring
 PERIOD = 0.25  # tuples per place between two looks at the threshold
 EAGER = 0.02  # evictions per tuple: the threshold is too low, for taking a row in costs as much as answering some tuples
 LAZY = 0.005

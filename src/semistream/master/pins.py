@@ -90,7 +90,8 @@ def pinned_versions(storage: Storage, *, now: datetime | None = None) -> tuple[s
         for batch, stored in pins:
             if batch in kept[-_REPLAYABLE:]:
                 with contextlib.suppress(FileNotFoundError):
-                    needed |= {version for version in [_read(storage, stored.name)] if version is not None}
+                    version = _read(storage, stored.name)
+                    needed |= {version} if version is not None else set()
     return needed, stale
 
 
