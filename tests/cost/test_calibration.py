@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from statistics import median
 
 import pyarrow as pa
 import pytest
 from tests.cost.simulated import master_of
 
 import semistream as ss
-from semistream.cost import costs_of
+from semistream.cost import calibration, costs_of
 from semistream.cost.calibration import _place
 from semistream.cost.disks import MeasuredCosts, ProfileCosts
 from semistream.errors import InvalidInputError
@@ -65,6 +66,25 @@ def test_not_remembered_on_request(master, cache):
     assert not cache.exists()
 
 
+def test_reads_beside_a_join_are_compared_with_reads_of_the_same_disk(tmp_path, monkeypatch):
+    """A master on a disk a hundred times slower than the temporary directory's: there the joins run that are measured."""
+    master = master_of(tmp_path / "m", 70_000, "key", 1.0)
+    assert master.pages >= calibration._LEAST_PAGES
+    read_curve = calibration._read_curve
+
+    def slower(there, disk):
+        curve, spread = read_curve(there, disk)
+        factor = 100 if there is master else 1
+        return MeasuredCosts(tuple((size, count, factor * s) for size, count, s in curve.curve)), spread
+
+    turns, scan_turns = [], calibration.scan_turns
+    monkeypatch.setattr(calibration, "_read_curve", slower)
+    monkeypatch.setattr(calibration, "scan_turns", lambda *given: turns.extend(scan_turns(*given)) or turns)
+    found = ss.calibrate(master, remember=False)
+    assert median(turn.slowed for turn in turns) > 0.3
+    assert min(factor for _, factor in found.disk.slowed) >= 1.0, "less is noise"
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -72,8 +92,8 @@ def test_not_remembered_on_request(master, cache):
         "{",
         "[]",
         "null",
-        '{"format": 3}',
-        '{"format": 3, "prices": {}, "reads": [], "slowed": [], "spread": {}}',
+        '{"format": 4}',
+        '{"format": 4, "prices": {}, "reads": [], "slowed": [], "spread": {}}',
         json.dumps({"format": 99}),
     ],
 )

@@ -9,11 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
 
 import semistream as ss
 from semistream.errors import InvalidInputError, NotAStoreError, StoreError
+from semistream.master import storage
 from semistream.master.pins import KEPT_BATCHES, KEPT_FOR, pin, pinned_versions
+from semistream.master.storage import ObjectStorage
 from semistream.master.vacuum import vacuum
 
 QUERY = "0a1b2c3d-0000-4000-8000-123456789abc"
@@ -79,17 +82,19 @@ class TestPinning:
         ] == []
 
     def test_the_loser_of_a_race_takes_the_winners_version(self, master, monkeypatch):
-        """Between its look and its write another task pins, and the master changes."""
-        storage = type(master.storage)
-        put = storage.put_new
+        """Between its look and its write another task pins; it saw the master as it was before a change, or after."""
+        local, others = type(master.storage), []
+        claim = local.claim
 
         def late(self, name, data):
-            monkeypatch.setattr(storage, "put_new", put)
-            assert pin(self, QUERY, 3) == 1
-            put(self, name, json.dumps({"version": 2}).encode())
+            monkeypatch.setattr(local, "claim", claim)
+            others.append(pin(self, QUERY, 3, version=1))
+            claim(self, name, data)
 
-        monkeypatch.setattr(storage, "put_new", late)
-        assert pin(master.storage, QUERY, 3) == 1
+        newer = master.upsert(table(1))
+        monkeypatch.setattr(local, "claim", late)
+        assert pin(newer.storage, QUERY, 3) == 1
+        assert others == [1]
 
     def test_old_pins_make_way(self, master):
         for batch in (0, 1, KEPT_BATCHES, KEPT_BATCHES + 1):
@@ -181,6 +186,46 @@ class TestPinning:
         del synced[:]
         pin(master.storage, QUERY, 2)
         assert synced == [str(pin_file(master, 2)), str(pin_file(master, 2).parent)]
+
+    def test_a_pin_whose_write_failed_is_written_anew(self, master, monkeypatch):
+        """The kernel tells of it once; the next who asks would hear that all is well."""
+        tried, fsync = [], os.fsync
+
+        def fails_once(descriptor):
+            tried.append(os.fstat(descriptor).st_ino)
+            if len(tried) == 1:
+                raise OSError(5, "Input/output error")
+            fsync(descriptor)
+
+        pin(master.storage, QUERY, 2)  # makes the directory
+        monkeypatch.setattr(os, "fsync", fails_once)
+        assert pin(master.storage, QUERY, 3) == 1
+        safe = pin_file(master, 3).stat().st_ino
+        assert safe != tried[0]
+        assert safe in tried
+        assert json.loads(pin_file(master, 3).read_text()) == {"version": 1}
+        assert [path.suffix for path in pin_file(master, 3).parent.iterdir()] == [".json", ".json"]
+
+    def test_an_object_that_is_being_written_is_waited_for(self, master, monkeypatch):
+        """Some object stores show it empty meanwhile."""
+        store = ObjectStorage(pafs.LocalFileSystem(), master.path, master.path)
+        pin_file(master, 3).parent.mkdir(parents=True)
+        pin_file(master, 3).write_bytes(b"")
+        waited: list[float] = []
+
+        def sleep(seconds):
+            waited.append(seconds)
+            if len(waited) == 2:
+                pin_file(master, 3).write_text('{"version": 1}')
+
+        monkeypatch.setattr(storage.time, "sleep", sleep)
+        master.upsert(table(1))
+        assert pin(store, QUERY, 3) == 1
+        assert len(waited) == 2
+        pin_file(master, 4).write_bytes(b"")
+        with pytest.raises(StoreError, match="Remove the file"):  # whose writer died
+            pin(store, QUERY, 4)
+        assert sum(waited) < 5
 
     def test_a_pin_to_a_version_that_is_gone_is_told(self, master):
         pin(master.storage, QUERY, 0)

@@ -37,14 +37,14 @@ def store(tmp_path, monkeypatch):
         kept.opened.close()
 
 
-def task(store, *, follows=True, taken=None):
-    """The answers of a task, as Spark takes them; 80 tuples."""
+def task(store, *, follows=True, taken=None, how="left", first=0):
+    """The answers of a task, as Spark takes them; 80 tuples, with keys from `first` on."""
     step = Step(
         "u",
         "m",
         store,
         {"c0": "k"},
-        "left",
+        how,
         ("v",),
         "auto",
         1 << 20,
@@ -56,7 +56,7 @@ def task(store, *, follows=True, taken=None):
 
     def batches():
         for begin in (0, 20, 40, 60):
-            yield pa.record_batch({"c0": pa.array(range(begin, begin + 20), pa.int64())})
+            yield pa.record_batch({"c0": pa.array(range(first + begin, first + begin + 20), pa.int64())})
             taken.set() if taken is not None and begin == 60 else None
 
     return Enrichment((step,))(batches())
@@ -101,6 +101,13 @@ def test_a_pin_that_cannot_be_made_safe_fails_the_task(store, monkeypatch):
     for _ in range(2):  # another try finds the file, which is no safer for that
         with pytest.raises(StoreError, match="Input/output error"):
             list(task(store))
+
+
+def test_that_there_is_no_answer_is_said_when_the_pin_is_safe(store, monkeypatch):
+    assert list(task(store, how="inner", first=1000)) == []
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(StoreError, match="Input/output error"):
+        list(task(store, how="inner", first=1000))
 
 
 def test_a_version_that_is_given_need_not_be_pinned(store, monkeypatch):

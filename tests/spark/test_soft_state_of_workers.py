@@ -120,6 +120,14 @@ class TestWorkers:
         assert rows_of(process.run(step, keys=HOT)) == wanted(HOT)
         assert process.counting.last().front_hits == len(HOT)
 
+    def test_the_next_worker_knows_all_rows_of_a_key(self, process, tmp_path):
+        twice = table(k=[*range(2000)] * 2, v=[f"value {i}" for i in range(4000)])
+        step = step_of(ss.build_master(twice, tmp_path / "twice", key="k", page_bytes=4096))
+        assert rows_of(process.run(step, keys=HOT)) == wanted(HOT, twice)
+        process.anew()
+        assert rows_of(process.run(step, keys=HOT)) == wanted(HOT, twice)
+        assert process.counting.last().front_hits == len(HOT)
+
     @pytest.mark.parametrize("damage", damages())
     def test_whatever_became_of_the_state_rows_are_right(self, process, store, damage):
         step = step_of(store)

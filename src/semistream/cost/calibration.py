@@ -43,7 +43,8 @@ _REPEATS = 7
 _TUPLES = 1 << 16
 _RUN = ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")
 _TEMPORARY_ROWS = 400_000
-_FORMAT = 3
+_FORMAT = 4
+Beside = tuple[tuple[int, float], ...]  # bytes of a scan's read, how many times as long as alone
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,10 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
                 )
             there = small
         reads, read_spread = _read_curve(there, disk)
-        prices, reads, spread = _measured(small, disk, reads)
+        # What joins read is the small master, which may be on another disk, or in the page cache.
+        alone = reads if there is small else _read_curve(small, disk)[0]
+        prices, beside, spread = _measured(small, disk, alone)
+        reads = replace(reads, slowed=beside)
         found = Calibration(reads, prices, {**spread, "c_IO": read_spread}, "measured")
         if remember:
             _keep(_place(there, disk), found)
@@ -146,10 +150,11 @@ def _read_curve(master: Master, disk: str) -> tuple[MeasuredCosts, float]:
     return MeasuredCosts(tuple(curve)), float(np.median(spreads))
 
 
-def _measured(
-    master: Master, disk: str, reads: MeasuredCosts
-) -> tuple[Prices, MeasuredCosts, dict[str, float]]:
-    """Per tuple and row, by the operators' own steps on pages in memory; then what joins that run tell."""
+def _measured(master: Master, disk: str, reads: MeasuredCosts) -> tuple[Prices, Beside, dict[str, float]]:
+    """Per tuple and row, by the operators' own steps on pages in memory; then what joins that run tell.
+
+    `reads` are of this master.
+    """
     stream = Workload(Uniform(2 * master.rows), seed=1)
     batches = [stream.slice(i * _TUPLES, (i + 1) * _TUPLES) for i in range(1 + _REPEATS)]
     on = {"product_id": "id"}
@@ -223,10 +228,11 @@ def _measured(
     slowed: dict[int, list[float]] = {}
     for turn in scan_turns(master, shape, disk, prices, reads):
         slowed.setdefault(turn.read_bytes, []).append(turn.slowed)
-    beside = tuple((size, float(np.median(factors))) for size, factors in sorted(slowed.items()))
+    # Below 1 it is noise: no read becomes faster by what goes on beside it.
+    beside = tuple((size, max(1.0, float(np.median(factors)))) for size, factors in sorted(slowed.items()))
     taken |= {f"step of {name}": values for name, values in steps.items()}
     taken["beside"] = [factor for factors in slowed.values() for factor in factors]
-    return prices, replace(reads, slowed=beside), {name: _spread(values) for name, values in taken.items()}
+    return prices, beside, {name: _spread(values) for name, values in taken.items()}
 
 
 def _spread(values: list[float]) -> float:

@@ -247,6 +247,6 @@ def narrow_codes(found: LoadedPages, key: PageSource, codec: KeyCodec, codes: ND
         width = 8 if pat.is_decimal(kind) else step
         signed = not pat.is_unsigned_integer(kind)
         pages_.narrow_codes(
-            buffer, found.first_row, found.address[:, first + 1], width, signed, step, shift, codes
+            buffer, found.first_row, found.address, first + 1, width, signed, step, shift, codes
         )
         shift += 8 * width

@@ -140,22 +140,26 @@ def narrow_codes(
     buffer: int,
     first_row: I64,
     address: I64,
+    column: int,
     width: int,
     signed: bool,
     step: int,
     shift: int,
     codes: NDArray[np.uint64],
 ) -> None:
-    """Put the ordered form of a key column, shifted, into the codes; `step` is the distance between values."""
+    """Put the ordered form of a key column, shifted, into the codes; `step` is the distance between values.
+
+    `column` is that of `address`. A slice of it would be of another type where there is one page, and be compiled for both.
+    """
     flip = np.uint64(1) << np.uint64(8 * width - 1) if signed else np.uint64(0)
     mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)
     pages = len(first_row) - 1
     for page in range(pages):
         if page + _PAGES_AHEAD < pages:  # straight from the disk, they are in no cache yet
-            coming = buffer + address[page + _PAGES_AHEAD]
+            coming = buffer + address[page + _PAGES_AHEAD, column]
             for line in range(0, (first_row[page + 1] - first_row[page]) * step, 64):
                 prefetch(coming + line)
-        at = buffer + address[page]
+        at = buffer + address[page, column]
         for row in range(first_row[page], first_row[page + 1]):
             # Reading eight bytes of fewer is safe: a page ends in a checksum of eight.
             value = (np.uint64(load64(at)) & mask) ^ flip

@@ -114,8 +114,8 @@ def _current(storage: Storage, query: str, batch: int) -> tuple[str, int | None]
 
 def _read(storage: Storage, name: str) -> int | None:
     """The version in a file; None where power was lost before it was written."""
-    data = storage.get(name)
-    if not data.strip(b"\0"):
+    data = storage.claimed(name)
+    if data is None:
         return None
     found = re.fullmatch(rb'\{"version": ([1-9]\d{0,17})\}', data.strip())
     if found is None:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from semistream.errors import ConcurrentChangeError, InvalidInputError, NoSpaceE
 from semistream.master.disk import LocalFile, RemoteFile
 
 _PART_BYTES = 8 << 20
+_WRITTEN_WITHIN_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # a small object, in some looks
 _ASIDE = ".semistream-aside"  # ends the names of files that are written under another name than their own
 
 
@@ -67,6 +69,9 @@ class Storage(Protocol):
 
         Before that the machine may lose power, and the file be there with nothing in it, or with zeros.
         """
+
+    def claimed(self, name: str) -> bytes | None:
+        """All bytes of such a file; None where they were lost with the power. FileNotFoundError where there is none."""
 
     def sync(self, name: str) -> None:
         """Make a file durable, whoever wrote it."""
@@ -140,11 +145,22 @@ class LocalStorage:
             upload.release()  # where the file system is mounted elsewhere too, others see nothing before that
             _link(upload.path, path)
 
+    def claimed(self, name: str) -> bytes | None:
+        """All bytes of such a file: it gets its name when they are in it, and only a lost power takes them out again."""
+        data = self.get(name)
+        return data if data.strip(b"\0") else None
+
     def sync(self, name: str) -> None:
         """Make a file durable, and its name."""
         path = self._path(name)
         with explained(f"writing {path}"):
-            _sync(path)
+            try:
+                _sync(path)
+            except OSError:
+                # A failed write is told once; from then on the kernel takes the file for written. So it is written anew.
+                with self._aside(path, path.read_bytes()) as upload:
+                    upload.sync()
+                    upload.path.replace(path)
             _sync(path.parent)
 
     @contextlib.contextmanager
@@ -275,6 +291,14 @@ class ObjectStorage:
     def claim(self, name: str, data: bytes) -> None:
         """Create a small file at once."""
         self.put_new(name, data)
+
+    def claimed(self, name: str) -> bytes | None:
+        """All bytes of such an object. Some stores show it empty while it is written: that is no lost power."""
+        for wait_s in _WRITTEN_WITHIN_S:
+            if data := self.get(name):
+                return data
+            time.sleep(wait_s)
+        return self.get(name)
 
     def sync(self, name: str) -> None:
         """An object that is visible is durable."""

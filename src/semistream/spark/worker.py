@@ -59,6 +59,7 @@ class Enrichment:
         for batch in stream:
             task.wait()
             yield batch if self.names is None else batch.rename_columns(self.names)
+        task.wait()  # that there is no answer is one too
 
 
 @dataclass
@@ -228,11 +229,11 @@ def take_join(
 def keep_join(step: Step, kept: Kept) -> None:
     """Keep a join in which nobody waits, for the next task."""
     kept.used_at = time.monotonic()
-    _kept[step.uid] = kept
     if not kept.is_settled:
         give_back()
         settle()
         kept.is_settled = True
+    _kept[step.uid] = kept
 
 
 def make_room_for(steps: tuple[Step, ...]) -> None:
