@@ -44,6 +44,15 @@ def distinct(ordered: I64) -> I64:
     return ordered[_begins(ordered)]
 
 
+def numbered(ordered: I64) -> I64:
+    """Which of the distinct ones each of some ordered numbers is.
+
+    >>> numbered(np.array([2, 2, 5, 7, 7])).tolist()
+    [0, 0, 1, 2, 2]
+    """
+    return np.cumsum(_begins(ordered)) - 1
+
+
 def _begins(values: I64) -> NDArray[np.bool_]:
     """Where a number differs from the one before it (the first always does)."""
     begins = np.ones(len(values), dtype=np.bool_)

@@ -11,7 +11,7 @@ A key is taken in with all its rows or not at all: where keys repeat, only those
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from semistream.joins.hotrows import HotRows
 from semistream.joins.reader import Loaded
 from semistream.joins.sides import Tuples
 from semistream.master.keys import Keys
+from semistream.memory.leaves import Rows
 from semistream.memory.rowstore import string_bytes
 from semistream.ranges import runs
 
@@ -43,6 +44,16 @@ class Watched(Protocol):
     observer: Observer | None
 
 
+@dataclass(frozen=True)
+class _Newcomers:
+    """Rows to be taken in, of keys that end with those at `last`."""
+
+    rows: Rows
+    codes: NDArray[np.uint64]
+    frequency: I64
+    last: I64
+
+
 @dataclass
 class FrontStage:
     """Hot rows over a join."""
@@ -53,6 +64,7 @@ class FrontStage:
     complete: Complete | None  # None where no key repeats
     watched: Watched | None = None
     absent_share: float = 1.0  # of the tuples, lately
+    newcomers: list[_Newcomers] = field(default_factory=list)
 
     @property
     def stats(self) -> JoinStats:
@@ -81,6 +93,7 @@ class FrontStage:
         known = self.hot.find(some)
         absent = np.flatnonzero(known < 0)
         self.absent_share = 0.9 * self.absent_share + 0.1 * max(len(absent) / len(some), _LEAST_SHARE)
+        self.newcomers.clear()  # of tuples whose answers nobody wanted: they may be asked for again
         taken = len(some)
         behind: Answers = iter(())
         if len(absent):
@@ -90,7 +103,8 @@ class FrontStage:
         self.stats.front_probes += taken
         self.recorder.used(known, full=self.hot.table.room == 0)
         # Hot rows answer first: the join behind may read, and what it reads may take the places of those found here.
-        return chain(self.hot.answer(some.select(slice(0, taken)), known), behind), taken
+        hot = self.hot.answer(some.select(slice(0, taken)), known)
+        return chain(hot, behind, self._welcomed()), taken
 
     def answer_known(self, tuples: Tuples) -> tuple[Answers, I64]:
         """Answer who meets a hot row; give which do not, none of whom is taken."""
@@ -121,7 +135,7 @@ class FrontStage:
         else:
             met, frequency = self.hot.table.absent_often(loaded.probes, rows, self.recorder.threshold)
         full = self.hot.table.room == 0
-        codes = loaded.probes.codes[met]
+        codes = loaded.codes(met)
         worthy, frequency = self.recorder.worthy(codes, frequency, full=full)
         if worthy is not None:
             # Keys that repeat are counted once a row: all rows of a key or none.
@@ -132,25 +146,47 @@ class FrontStage:
             whole = self.complete(loaded, met)
             met, frequency = met[whole], frequency[whole]
         if len(met):
-            self._take_in(loaded, met, frequency)
+            self.newcomers.append(self._newcomers(loaded, met, frequency))
+            # Room is made for all of them at once, unless what they take meanwhile would be much.
+            if not self.recorder.is_sketched or sum(some.rows.count for some in self.newcomers) >= _AT_ONCE:
+                self._take_in()
 
-    def _take_in(self, loaded: Loaded, met: I64, frequency: I64) -> None:
+    def _newcomers(self, loaded: Loaded, met: I64, frequency: I64) -> _Newcomers:
         last = np.arange(len(met), dtype=np.int64)
         if self.complete is not None:  # keys repeat: all rows of a key or none
             order, ends = _by_key(loaded.keys.take(met))
             met, frequency, last = met[order], frequency[order], ends - 1
-        kept = self.hot.rows_of(loaded, met)
-        taken = self._fitting(string_bytes(kept, np.arange(len(met))), last)
-        if not taken:
-            return
-        slots = self.hot.keep(loaded, kept, met[: last[taken - 1] + 1])
-        self.recorder.enter(slots[last[:taken]], frequency[last[:taken]])
-        self.stats.cached += taken
+        return _Newcomers(self.hot.rows_of(loaded, met), loaded.codes(met), frequency, last)
 
-    def _fitting(self, heap: I64, last: I64) -> int:
-        """How many keys there is room for, once the least frequent have made it; key i has the rows up to last[i]."""
+    def _take_in(self) -> None:
+        """As many of the newcomers as there is room for."""
+        newcomers, self.newcomers = self.newcomers, []
+        if not newcomers:
+            return
+        left = self._fitting(newcomers)
+        self.stats.cached += left
+        for some in newcomers:
+            taken = min(left, len(some.last))
+            if taken:
+                last = some.last[:taken]
+                slots = self.hot.table.add(some.rows, np.arange(last[-1] + 1), some.codes[: last[-1] + 1])
+                self.recorder.enter(slots[last], some.frequency[last])
+            left -= taken
+
+    def _welcomed(self) -> Answers:
+        """No answers: who came in while others were answered is taken in when that is done."""
+        self._take_in()
+        yield from ()
+
+    def _fitting(self, newcomers: list[_Newcomers]) -> int:
+        """How many keys there is room for, once the least frequent have made it."""
         table = self.hot.table
-        heap = np.cumsum(heap)[last]
+        counts = [some.rows.count for some in newcomers]
+        before = np.cumsum(counts) - counts
+        last = np.concatenate([some.last + rows for some, rows in zip(newcomers, before, strict=True)])
+        heap = np.cumsum(
+            np.concatenate([string_bytes(some.rows, np.arange(some.rows.count)) for some in newcomers])
+        )[last]
         most = int(np.searchsorted(last + 1, table.capacity, side="right"))
         if table.store.layout.has_heap:
             most = min(most, int(np.searchsorted(heap, len(table.store.heap), side="right")))

@@ -55,10 +55,9 @@ class HotRows:
     def rows_of(loaded: Loaded, at: I64) -> Rows:
         """Loaded rows as they are kept."""
         rows = loaded.rows(at).rows()
-        if isinstance(loaded.keys, WideKeys):
-            keys = loaded.keys.take(at)
-            rows = rows.after_key(keys.offsets, keys.data)
-        return rows
+        if loaded.reader.master.codec.is_narrow or not isinstance(keys := loaded.keys.take(at), WideKeys):
+            return rows
+        return rows.after_key(keys.offsets, keys.data)
 
     @staticmethod
     def string_bytes(loaded: Loaded) -> int:
@@ -68,7 +67,7 @@ class HotRows:
 
     def keep(self, loaded: Loaded, rows: Rows, at: I64) -> I64:
         """Keep the first of `rows`, which are loaded rows `at`; there must be room. Gives their slots."""
-        return self.table.add(rows, np.arange(len(at), dtype=np.int64), loaded.probes.codes[at])
+        return self.table.add(rows, np.arange(len(at), dtype=np.int64), loaded.codes(at))
 
     def keys(self, slots: I64) -> Keys:
         """The keys of kept rows."""

@@ -23,7 +23,7 @@ from semistream.joins.pagefinder import Found, PageFinder, is_unique
 from semistream.joins.reader import Loaded, MasterReader
 from semistream.joins.sides import JoinShape, Tuples
 from semistream.master.keys import Keys, NarrowKeys, positions_of
-from semistream.ranges import MOST_PAIRS, distinct, parts_of, repeated, spread
+from semistream.ranges import MOST_PAIRS, distinct, numbered, parts_of, repeated, spread
 
 I64 = NDArray[np.int64]
 _AT_ONCE = 1 << 16  # tuples: bounds what sorting them takes
@@ -72,12 +72,12 @@ class BatchLookUp:
         asked = _Asked.of(tuples)
         found = self.finder.find(asked.keys)
         unmet = [np.flatnonzero(found.nowhere())]
-        for keys, pages in self._groups(found):
+        for keys, pages, page in self._groups(found):
             met = np.zeros(len(keys), dtype=np.bool_)
             while len(pages):  # once, but for a key with more pages than the disk buffer holds
                 count = max(1, self.reader.fitting(pages))
                 loaded = self._load(pages[:count])
-                rows, counts = self._rows_of(asked.keys.take(keys), loaded)
+                rows, counts = self._rows_of(asked.keys.take(keys), loaded, page)
                 yield from self._put_out(tuples, asked, loaded, keys, rows, counts)
                 met |= counts > 0
                 pages = pages[count:]
@@ -90,8 +90,11 @@ class BatchLookUp:
             self.stats.rows += len(nothing)
             yield nothing
 
-    def _groups(self, found: Found) -> Iterator[tuple[I64, I64]]:
-        """Keys whose pages the disk buffer holds together, and those pages; a key with more than that comes alone."""
+    def _groups(self, found: Found) -> Iterator[tuple[I64, I64, I64]]:
+        """Keys whose pages the disk buffer holds together, those pages, and which of them each key has, one key after the other.
+
+        A key with more pages than that comes alone.
+        """
         keys, is_in_order = np.flatnonzero(~found.nowhere()), self.reader.master.layout == "key"
         if not is_in_order:
             keys = keys[np.argsort(found.pages[found.starts[keys]], kind="stable")]
@@ -109,7 +112,10 @@ class BatchLookUp:
         while begin < len(keys):
             end = max(begin + 1, int(np.searchsorted(total, total[begin] + room, side="right")) - 1)
             theirs = pages[ends[begin] - counts[begin] : ends[end - 1]]
-            yield keys[begin:end], distinct(theirs) if is_in_order else np.unique(theirs)
+            if is_in_order:
+                yield keys[begin:end], distinct(theirs), numbered(theirs)
+            else:
+                yield keys[begin:end], *np.unique(theirs, return_inverse=True)
             begin = end
 
     def _load(self, pages: I64) -> Loaded:
@@ -117,22 +123,28 @@ class BatchLookUp:
         self.stats.pages += len(pages)
         return self.reader.load(pages)
 
-    def _rows_of(self, keys: Keys, loaded: Loaded) -> tuple[I64, I64]:
+    def _rows_of(self, keys: Keys, loaded: Loaded, page: I64) -> tuple[I64, I64]:
         """The loaded rows of all keys, one key after the other, and how many each has."""
+        if self._has_own_page and isinstance(keys, NarrowKeys):
+            self.stats.probes += len(keys)
+            rows = loaded.find(keys.codes, page)
+            is_met = rows >= 0
+            return rows[is_met], is_met.astype(np.int64)
         ordered, order = loaded.keys, None
         if not ordered.is_sorted():
             order = ordered.argsort()
             ordered = ordered.take(order)
         self.stats.probes += len(keys)
         first = positions_of(keys, ordered, side="left")
-        if is_unique(self.reader.master) and isinstance(keys, NarrowKeys) and isinstance(ordered, NarrowKeys):
-            first = np.minimum(first, len(ordered) - 1)
-            counts = (ordered.codes[first] == keys.codes).astype(np.int64)
-            rows = first[counts > 0]
-        else:
-            counts = positions_of(keys, ordered, side="right") - first
-            rows = spread(first, counts)
+        counts = positions_of(keys, ordered, side="right") - first
+        rows = spread(first, counts)
         return rows if order is None else order[rows], counts
+
+    @property
+    def _has_own_page(self) -> bool:
+        """Whether a key is on one page and has one row there, and rows are in the order of a column that is the key."""
+        master = self.reader.master
+        return master.layout == "key" and len(master.key) == 1 and is_unique(master)
 
     def _put_out(
         self, tuples: Tuples, asked: _Asked, loaded: Loaded, keys: I64, rows: I64, counts: I64
@@ -170,7 +182,7 @@ class _Asked:
         keys = (
             NarrowKeys(tuples.codes) if isinstance(tuples.keys, NarrowKeys) else tuples.keys.take(tuples.at)
         )
-        order = keys.argsort()
+        order = keys.ordering()
         ordered = keys.take(order)
         starts = np.flatnonzero(ordered.starts())
         return _Asked(ordered.take(starts), order, starts, np.diff(starts, append=len(order)))

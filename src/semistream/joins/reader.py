@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from semistream.master import Master
 from semistream.master import pagecolumns as pages_
 from semistream.master.disk import Disk, aligned_buffer
 from semistream.master.keys import KeyCodec, Keys, NarrowKeys
-from semistream.master.pagecolumns import LoadedPages
+from semistream.master.pagecolumns import CodePart, LoadedPages
 from semistream.memory.assembly import Assembled, ColumnBuilder, column_builders
 from semistream.memory.budget import Budget
 from semistream.memory.leaves import Leaf, leaves_of
@@ -48,7 +49,8 @@ class PageSource:
 
     def nullable(self, found: LoadedPages) -> NDArray[np.bool_]:
         """Which leaves may have nulls: those that a page has a bitmap for."""
-        bitmaps: NDArray[np.bool_] = (found.address[:, self.plan[:, 0]] != pages_.ABSENT).any(axis=0)
+        bitmaps = np.zeros(len(self.plan), dtype=np.bool_)
+        pages_.present(found.address, self.plan, bitmaps)
         return bitmaps
 
     def take(
@@ -63,14 +65,53 @@ class PageSource:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one disk access brought: the pages, and the keys of all their rows."""
+    """What one disk access brought: the pages, and the keys of all their rows, which are found when they are asked for."""
 
     reader: MasterReader
     pages: I64
     found: LoadedPages
-    probes: Probes
-    keys: Keys
+    room: NDArray[np.uint64]  # for codes
     nullable: NDArray[np.bool_]  # of the output's leaves
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Of all rows."""
+        codec, key, found = self.reader.master.codec, self.reader.key, self.found
+        if not codec.is_narrow:
+            everything = np.arange(found.rows, dtype=np.int64)
+            return codec.encode(
+                key.take(found, key.nullable(found), everything).columns(self.reader.key_builders)
+            )
+        codes = (
+            self.room[: found.rows] if found.rows <= len(self.room) else np.empty(found.rows, dtype=np.uint64)
+        )
+        narrow_codes(found, key, codec, codes)
+        return NarrowKeys(codes)
+
+    @cached_property
+    def probes(self) -> Probes:
+        """The keys as they are looked for."""
+        return probes_of(self.keys)
+
+    def codes(self, at: I64) -> NDArray[np.uint64]:
+        """Of some rows."""
+        codec = self.reader.master.codec
+        if not codec.is_narrow or "keys" in vars(self):
+            return self.probes.codes[at]
+        codes = np.zeros(len(at), dtype=np.uint64)
+        for part in narrow_parts(self.reader.key, codec):
+            pages_.codes_at(
+                address_of(self.found.buffer), self.found.first_row, self.found.address, part, at, codes
+            )
+        return codes
+
+    def find(self, codes: NDArray[np.uint64], page: I64) -> I64:
+        """The row that has each code, or -1; it can only be on that page of those loaded, in which rows are in order."""
+        (part,) = narrow_parts(self.reader.key, self.reader.master.codec)
+        out = np.empty(len(codes), dtype=np.int64)
+        found = self.found
+        pages_.find_codes(address_of(found.buffer), found.first_row, found.address, part, page, codes, out)
+        return out
 
     def rows(self, at: I64, most_text: int = ANY_TEXT) -> Assembled:
         """The output columns of loaded rows."""
@@ -161,8 +202,10 @@ class MasterReader:
         buffer = self.halves[half]
         extents = self.master.data.load(pages, self.disk, buffer)
         found = pages_.locate(buffer, extents.target, self.buffers)
-        keys = self._keys(found, self.codes[half])
-        return Loaded(self, pages, found, probes_of(keys), keys, self.output.nullable(found))
+        loaded = Loaded(self, pages, found, self.codes[half], self.output.nullable(found))
+        if self.reads_ahead:
+            _ = loaded.probes  # by the thread that reads, while others are joined
+        return loaded
 
     def fitting(self, pages: I64) -> int:
         """How many of these pages, from the first on, one access may bring."""
@@ -205,17 +248,6 @@ class MasterReader:
         self.master, self.disk, self._half = master, disk, 0
         self._ahead = ThreadPoolExecutor(max_workers=1) if len(self.halves) > 1 else None
 
-    def _keys(self, found: LoadedPages, room: NDArray[np.uint64]) -> Keys:
-        codec = self.master.codec
-        if not codec.is_narrow:
-            everything = np.arange(found.rows, dtype=np.int64)
-            return codec.encode(
-                self.key.take(found, self.key.nullable(found), everything).columns(self.key_builders)
-            )
-        codes = room[: found.rows] if found.rows <= len(room) else np.empty(found.rows, dtype=np.uint64)
-        narrow_codes(found, self.key, codec, codes)
-        return NarrowKeys(codes)
-
 
 def buffer_sizes(master: Master, buffer_bytes: int, halves: int) -> tuple[int, int]:
     """Of each half of a disk buffer: its bytes, and how many rows their pages may have."""
@@ -241,12 +273,16 @@ def reserve_for(master: Master, memory_bytes: int) -> int:
 def narrow_codes(found: LoadedPages, key: PageSource, codec: KeyCodec, codes: NDArray[np.uint64]) -> None:
     """The codes of all loaded rows, read where they lie."""
     codes.fill(0)
-    shift, buffer = 0, address_of(found.buffer)
+    for part in narrow_parts(key, codec):
+        pages_.narrow_codes(address_of(found.buffer), found.first_row, found.address, part, codes)
+
+
+def narrow_parts(key: PageSource, codec: KeyCodec) -> list[CodePart]:
+    """What each column of a narrow key gives to its codes."""
+    parts, shift = [], 0
     for first, kind in reversed(list(zip(key.plan[:, 0].tolist(), codec.types, strict=True))):
         step = kind.bit_width // 8
         width = 8 if pat.is_decimal(kind) else step
-        signed = not pat.is_unsigned_integer(kind)
-        pages_.narrow_codes(
-            buffer, found.first_row, found.address, first + 1, width, signed, step, shift, codes
-        )
+        parts.append(CodePart(first + 1, width, not pat.is_unsigned_integer(kind), step, shift))
         shift += 8 * width
+    return parts

@@ -35,7 +35,9 @@ I64 = NDArray[np.int64]
 CLASH_SUFFIX = "_master"
 KEY_LEAF = Leaf((-1,), pa.binary(), 0, nullable=False)
 Taker = Callable[[slice, int], Assembled]  # a part of what was asked for, unless it has more text than that
-_OUTPUT_ROWS = 1 << 14  # pairs put out at a time: bounds the memory of output in flight
+_OUTPUT_ROWS = (
+    1 << 13
+)  # pairs put out at a time: bounds the memory of output in flight, and its columns are taken from freed memory
 _OUTPUT_TEXT = 4 << 20  # bytes of strings of either side, put out at a time
 _NO_BYTES = np.empty(0, dtype=np.uint8)
 _NO_OFFSETS = np.zeros(1, dtype=np.int64)

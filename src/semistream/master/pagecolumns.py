@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -136,35 +137,92 @@ def _locate(buffer: U8, starts: I64, buffers: int, first_row: I64, address: I64)
 
 
 @kernel
-def narrow_codes(
-    buffer: int,
-    first_row: I64,
-    address: I64,
-    column: int,
-    width: int,
-    signed: bool,
-    step: int,
-    shift: int,
-    codes: NDArray[np.uint64],
-) -> None:
-    """Put the ordered form of a key column, shifted, into the codes; `step` is the distance between values.
+def present(address: I64, plan: I64, out: NDArray[np.bool_]) -> None:
+    """Which leaves have their first buffer on some page."""
+    for c in range(len(plan)):
+        for page in range(len(address)):
+            if address[page, plan[c, 0]] != ABSENT:
+                out[c] = True
+                break
 
-    `column` is that of `address`. A slice of it would be of another type where there is one page, and be compiled for both.
-    """
-    flip = np.uint64(1) << np.uint64(8 * width - 1) if signed else np.uint64(0)
-    mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)
+
+class CodePart(NamedTuple):
+    """What a key column gives to the codes."""
+
+    buffer: int  # of a page, with the column's values
+    width: int  # bytes in the code
+    signed: bool
+    step: int  # from value to value
+    shift: int  # of its place in the code
+
+
+@inlined
+def _code(place: int, part: CodePart) -> np.uint64:
+    """The ordered form of a value. Reading eight bytes of fewer is safe: a page ends in a checksum of eight."""
+    mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * part.width)
+    flip = np.uint64(1) << np.uint64(8 * part.width - 1) if part.signed else np.uint64(0)
+    return (np.uint64(load64(place)) & mask) ^ flip
+
+
+@kernel
+def narrow_codes(
+    buffer: int, first_row: I64, address: I64, part: CodePart, codes: NDArray[np.uint64]
+) -> None:
+    """Put what a key column gives into the codes of all rows."""
+    shift, step = np.uint64(part.shift), part.step
     pages = len(first_row) - 1
     for page in range(pages):
         if page + _PAGES_AHEAD < pages:  # straight from the disk, they are in no cache yet
-            coming = buffer + address[page + _PAGES_AHEAD, column]
+            coming = buffer + address[page + _PAGES_AHEAD, part.buffer]
             for line in range(0, (first_row[page + 1] - first_row[page]) * step, 64):
                 prefetch(coming + line)
-        at = buffer + address[page, column]
+        at = buffer + address[page, part.buffer]
         for row in range(first_row[page], first_row[page + 1]):
-            # Reading eight bytes of fewer is safe: a page ends in a checksum of eight.
-            value = (np.uint64(load64(at)) & mask) ^ flip
-            codes[row] |= value << np.uint64(shift)
+            codes[row] |= _code(at, part) << shift
             at += step
+
+
+@kernel
+def codes_at(
+    buffer: int, first_row: I64, address: I64, part: CodePart, at: I64, codes: NDArray[np.uint64]
+) -> None:
+    """Put what a key column gives into the codes of some rows."""
+    pages, inside = np.empty(len(at), dtype=np.int64), np.empty(len(at), dtype=np.int64)
+    _split(first_row, at, pages, inside)
+    for i in range(len(at)):
+        place = buffer + address[pages[i], part.buffer] + part.step * inside[i]
+        codes[i] |= _code(place, part) << np.uint64(part.shift)
+
+
+@kernel
+def find_codes(
+    buffer: int,
+    first_row: I64,
+    address: I64,
+    part: CodePart,
+    pages: I64,
+    codes: NDArray[np.uint64],
+    out: I64,
+) -> None:
+    """The row with each code, or -1, on the page given for it, whose rows are in the order of a key of this one column."""
+    count = len(codes)
+    for i in range(count):
+        if i + _ROWS_AHEAD < count:
+            ahead = pages[i + _ROWS_AHEAD]
+            middle = (first_row[ahead + 1] - first_row[ahead]) >> 1
+            prefetch(buffer + address[ahead, part.buffer] + part.step * middle)
+        page = pages[i]
+        begin = buffer + address[page, part.buffer]
+        low, rows = 0, first_row[page + 1] - first_row[page]
+        high = rows
+        while low < high:
+            middle = (low + high) >> 1
+            if _code(begin + part.step * middle, part) < codes[i]:
+                low = middle + 1
+            else:
+                high = middle
+        is_there = low < rows and _code(begin + part.step * low, part) == codes[i]
+        out[i] = first_row[page] + low if is_there else -1
 
 
 @kernel

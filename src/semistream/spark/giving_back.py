@@ -19,8 +19,9 @@ from pathlib import Path
 _LIBRARY = "libllvmlite.so"
 _MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Arrays from here on go back when they are freed, instead of into a heap that they leave in holes.
-_LARGE = 1 << 20
+# Arrays from here on go back when they are freed, instead of into a heap that they leave in holes. What goes back is cleared
+# by the system when it is asked for again: a task's columns, which are smaller, stay.
+_LARGE = 4 << 20
 
 
 def give_back() -> None:

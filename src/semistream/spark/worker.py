@@ -30,7 +30,9 @@ from semistream.spark.task import Step, Task
 
 _TUPLES_AT_ONCE = 1 << 17  # more than Spark sends in a batch: the more, the fewer pages are read
 _BYTES_AT_ONCE = 8 << 20  # of tuples, unless Spark sends more in a batch
-_ROWS_OUT = 1 << 14  # a batch costs Spark as much as some thousand rows
+_ROWS_OUT = (
+    1 << 13
+)  # a batch costs Spark as much as some thousand rows; arrays of more are new memory each time
 _PUBLISH_EVERY_S = 10.0
 _TRY_AGAIN_S = 60.0  # where a state could not be written
 _PUBLISH_SHARE = 0.1  # of the front stage's places: so many newcomers make a new state worth publishing
