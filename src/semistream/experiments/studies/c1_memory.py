@@ -115,9 +115,9 @@ def judge_size(run: Run) -> Mapping[str, Verdict]:
                 > NOISE * found["cmeshjoin"][0],
                 "CHYBRIDJOIN's falls a little": NOISE * found["chybridjoin"][-1] < found["chybridjoin"][0],
             },
-            why="The memory stays as it is while the master grows: tuned, "
-            + ", ".join(_held(run, x) for x in _both(run))
-            + ".",
+            why="The memory stays as it is while the master grows: tuned, cmeshjoin's front stage has "
+            + " and ".join(_held(run, x) for x in _both(run))
+            + " of the stream.",
             details=explained(run, _both(run), " million"),
         )
     }
@@ -128,7 +128,7 @@ def _held(run: Run, x: float) -> str:
     point = run.at("cmeshjoin", x)
     rows = run.study.case(run.scale, "cmeshjoin", x).master.rows
     return (
-        f"cmeshjoin's front stage has {percent(_front_memory(point))} of it at {x:g} million, {percent(point.held / rows)} of the rows, and answers "
+        f"{percent(_front_memory(point))} of it at {x:g} million rows, holding {percent(point.held / rows)} of them and answering "
         f"{percent(point.front_share)}"
     )
 
