@@ -8,6 +8,7 @@ import pytest
 
 from semistream.experiments.case import Case, Measured
 from semistream.experiments.data import MasterSpec, StreamSpec, appended_rows, open_or_build
+from semistream.experiments.doubling import measure_doubling
 from semistream.experiments.measure import measure
 from semistream.experiments.pricing import disk_seconds
 from semistream.joins import Settings
@@ -109,3 +110,15 @@ def test_a_real_disk_is_measured_for_two_seconds_and_the_median_counts(out, monk
     assert got.seconds >= 0.4
     assert ranks[id(got)] == 3.0
     assert len(ranks) == 5
+
+
+def test_the_reads_of_a_master_that_doubles_are_those_of_all_pieces(out):
+    """Both versions' pages; only who still waits at the end is answered by reads of no piece."""
+    settings = Settings(disk_buffer=8 * 4096, front_share=0.2)
+    master = replace(MASTER, layout="key")
+    case = replace(CASE, algorithm="cmeshjoin", master=master, settings=settings, doubles=True)
+    got = measure_doubling(case, out, seed=1)
+    assert got.bytes == pytest.approx(4096 * got.pages, rel=0.1)
+    assert got.calls > got.seeks > 0
+    assert 0 < got.disk_seconds < got.seconds
+    assert got.seconds == pytest.approx(sum(seconds for _, seconds in got.timeline))
