@@ -41,6 +41,12 @@ def test_the_grid_has_no_claims(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_grid_has_no_other_scale(tmp_path, capsys):
+    assert main(["reproduce", "--grid", "--scale", "small", "--out", str(tmp_path / "out")]) == 1
+    assert "Leave out --scale." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("option", [["--jobs", "0"], ["--seed", "-1"]])
 def test_numbers_that_make_no_sense_are_refused(tmp_path, capsys, option):
     assert main(["reproduce", "M1", *option, "--out", str(tmp_path / "out")]) == 1

@@ -12,6 +12,7 @@ from made_up import measured, run_of
 from semistream.experiments.claims import CLAIMS
 from semistream.experiments.registry import OPERATORS, modules, operators_of, source_of, studies_of
 from semistream.experiments.scale import SCALES
+from semistream.experiments.studies import d1_disk_buffer
 
 
 def outcome(name: str, claim: str, point) -> str:
@@ -19,16 +20,17 @@ def outcome(name: str, claim: str, point) -> str:
     return run.study.judge(run)[claim].outcome
 
 
-def test_every_claim_is_borne_on_by_a_study_or_said_not_to_be():
+def test_every_claim_is_borne_on_by_a_study():
     shown = {claim for study in studies_of(tuple(CLAIMS)) for claim in study.claims}
-    assert shown <= set(CLAIMS)
+    assert shown == set(CLAIMS)
     assert len(CLAIMS) == 38
 
 
 def test_every_algorithm_leads_to_the_file_that_is_named_after_it():
     for name, file in OPERATORS.items():
-        (path,) = operators_of([name])
+        path, *behind = operators_of([name])
         assert path.exists()
+        assert [each.stem for each in behind] == ([name[1:]] if file == "frontstage" else [])
         if file != "frontstage":  # which is all that a cached form adds
             assert file == name.replace("-", "")
 
@@ -61,10 +63,12 @@ def test_m3_needs_a_model_that_follows():
     def rate(x):
         return 1000 * (21 - x) * x / (x + 0.1)
 
-    good = lambda line, x: measured(rate(x), predicted_rate=1.03 * rate(x))
+    good = lambda line, x: measured(rate(x), predicted_rate=1.01 * rate(x))
     off = lambda line, x: measured(rate(x), predicted_rate=1.5 * rate(x))
     assert outcome("m3_model_over_buffer", "M3", good) == "reproduced"
     assert outcome("m3_model_over_buffer", "M3", off) == "in part"
+    near = lambda line, x: measured(rate(x), predicted_rate=1.03 * rate(x))
+    assert outcome("m3_model_over_buffer", "M3", near) == "in part"
     assert outcome("m3_model_over_buffer", "M3", lambda line, x: measured(1)) == "not run"
 
 
@@ -81,6 +85,8 @@ def test_m4_and_m5():
         )
         == "in part"
     )
+    hardly = lambda line, x: measured(9e4 / (1 + x) if line == "meshjoin" else 80 - x)
+    assert outcome("m4_master_skew", "M4", hardly) == "in part"
     assert outcome("m5_stream_skew", "M5", lambda line, x: measured(100 + x)) == "reproduced"
     assert outcome("m5_stream_skew", "M5", lambda line, x: measured(100 * (1 + x))) == "not reproduced"
 
@@ -99,15 +105,173 @@ def test_defaults_and_both_objectives():
         assert outcome("d1_disk_buffer", claim, ever_more) != "reproduced", claim
     steep = lambda line, x: measured(float(line.split()[0]) / (abs(x - float(line.split()[0]) / 80) + 0.1))
     assert outcome("d1_disk_buffer", "D3", steep) == "not reproduced"
+    collapsing = lambda line, x: measured(100 * x if x < 0.5 else 50 / x)
+    assert outcome("d1_disk_buffer", "D1", collapsing) == "not reproduced"
 
 
-ORDER = {"x-hybridjoin": 4.0, "hybridjoin": 1.5, "r-meshjoin": 1.0, "meshjoin": 1.0}
+def test_longer_calls_are_priced_into_the_same_counts():
+    """1,000 calls at a twenty-fifth of 0.9 ms more each are 0.036 s, of 1,000 s."""
+    run = run_of("d1_disk_buffer", lambda line, x: measured(100, scale=1 / 25))
+    assert d1_disk_buffer._with_longer_calls(run, "20 MB") == pytest.approx([1e5 / 1000.036] * len(run.xs))
+
+
+def test_m6_is_a_lead_of_twice():
+    lead = lambda by: lambda line, x: measured(100 * by if line == "meshjoin" else 100)
+    assert outcome("m6_cloud", "M6", lead(3)) == "reproduced"
+    assert outcome("m6_cloud", "M6", lead(1.5)) == "not reproduced"
+    only_large = lambda line, x: measured(100 * x if line == "meshjoin" else 100)
+    assert outcome("m6_cloud", "M6", only_large) == "not reproduced"
+
+
+def test_d4_falls_and_is_flat():
+    costs = lambda cost: lambda line, x: measured(100, disk_seconds=cost(x))
+    assert outcome("d4_io_cost", "D4", costs(lambda x: 10 + 0.2 / x)) == "reproduced"
+    assert outcome("d4_io_cost", "D4", costs(lambda x: 20 - x)) == "in part"
+    assert outcome("d4_io_cost", "D4", costs(lambda x: 10 + x)) == "not reproduced"
+
+
+def test_d5_needs_models_that_agree_both_ways():
+    def point(off):
+        return lambda line, x: measured(
+            defaults_rate(float(line.split()[0]), x),
+            predicted_rate=off(x) * defaults_rate(float(line.split()[0]), x),
+        )
+
+    assert outcome("d5_model", "D5", point(lambda x: 1.01)) == "reproduced"
+    assert outcome("d5_model", "D5", point(lambda x: 1.05)) == "not reproduced"
+    assert outcome("d5_model", "D5", point(lambda x: 1.2 if x in (0.1, 10.0) else 1.0)) == "in part"
+    assert outcome("d5_model", "D5", lambda line, x: measured(1)) == "not run"
+
+
+ORDER = {
+    "optimised-x-hybridjoin": 6.0,
+    "x-hybridjoin": 4.0,
+    "hybridjoin": 1.5,
+    "r-meshjoin": 1.1,
+    "meshjoin": 1.0,
+}
+
+
+def ordered(**changed):
+    """A point that is as fast as its algorithm's place, whatever follows the name."""
+    places = {**ORDER, **{name.replace("_", "-"): value for name, value in changed.items()}}
+    return lambda line, x: measured(x * places[line.split(",")[0]])
 
 
 def test_x1_is_an_order():
-    assert outcome("x1_memory", "X1", lambda line, x: measured(x * ORDER[line])) == "reproduced"
-    swapped = {**ORDER, "hybridjoin": 5.0}
-    assert outcome("x1_memory", "X1", lambda line, x: measured(x * swapped[line])) == "in part"
+    assert outcome("x1_memory", "X1", ordered()) == "reproduced"
+    assert outcome("x1_memory", "X1", ordered(hybridjoin=5.0)) == "in part"
+    assert outcome("x1_memory", "X1", ordered(r_meshjoin=1.0)) == "in part"
+    assert "as many pages at a time (1, 1, 1)" in why("x1_memory", "X1", ordered(r_meshjoin=1.0))
+    wider = lambda line, x: replace(ordered()(line, x), window_tuples=9 if line == "meshjoin" else 10)
+    assert "windows of 10 and 9" in why("x1_memory", "X1", wider)
+
+
+def test_x2_falls_behind():
+    def point(lead):
+        return lambda line, x: measured(100 * (lead(x) if line == "x-hybridjoin" else 1))
+
+    assert outcome("x2_master_size", "X2", point(lambda x: 1.4 + x / 10)) == "reproduced"
+    assert outcome("x2_master_size", "X2", point(lambda x: 1.5)) == "in part"
+    assert outcome("x2_master_size", "X2", point(lambda x: 0.9 - x / 100)) == "not reproduced"
+
+
+def test_x4_grows_with_memory():
+    hits = lambda of: lambda line, x: measured(1e4, front_hits=round(of(x)))
+    assert outcome("x4_pinned_pages", "X4", hits(lambda x: 100 * x)) == "reproduced"
+    assert outcome("x4_pinned_pages", "X4", hits(lambda x: 1e6 / x)) == "not reproduced"
+    assert "5.0 times as many" in why("x4_pinned_pages", "X4", hits(lambda x: 1000 * x))
+
+
+@pytest.mark.parametrize("name", ["x6_tuned_over_master", "x6_tuned_over_memory"])
+def test_x6_is_a_lead_that_is_no_noise(name):
+    def point(by):
+        settings = {"disk_buffer": 1 << 20}
+        return lambda line, x: measured(100 * (by if line == "tuned" else 1), settings=settings)
+
+    assert outcome(name, "X6", point(1.1)) == "reproduced"
+    assert outcome(name, "X6", point(1.005)) == "not reproduced"
+
+
+def peak(line: str, x: float) -> float:
+    """A rate that has its best inside, both ways."""
+    return 1e5 / (1 + abs(math.log(float(line.split()[1]) / 0.6)) + abs(math.log(x / 3)))
+
+
+def test_x7_needs_a_model_of_both_curves():
+    def point(off):
+        return lambda line, x: measured(peak(line, x), predicted_rate=off(line, x) * peak(line, x))
+
+    assert outcome("x5_tuning", "X7", point(lambda line, x: 1.01)) == "reproduced"
+    assert outcome("x5_tuning", "X7", point(lambda line, x: 1.05)) == "not reproduced"
+    one_way = point(lambda line, x: 1.0 if line == "reads 0.5 MB" else 1.2)
+    assert outcome("x5_tuning", "X7", one_way) == "in part"
+    assert outcome("x5_tuning", "X7", lambda line, x: measured(peak(line, x))) == "not run"
+
+
+@pytest.mark.parametrize("name", ["o1_over_master", "o1_over_memory"])
+def test_o1_is_an_order(name):
+    assert outcome(name, "O1", ordered()) == "reproduced"
+    assert outcome(name, "O1", ordered(x_hybridjoin=6.0)) == "in part"
+    assert outcome(name, "O1", ordered(x_hybridjoin=1.0, optimised_x_hybridjoin=1.0)) == "not reproduced"
+
+
+def test_o2_has_its_best_inside_and_a_model():
+    def point(off, rate=peak):
+        return lambda line, x: measured(rate(line, x), predicted_rate=off * rate(line, x))
+
+    assert outcome("o2_tuning", "O2", point(1.01)) == "reproduced"
+    assert outcome("o2_tuning", "O2", point(1.05)) == "in part"
+    ever_more = lambda line, x: x * float(line.split()[1])
+    assert outcome("o2_tuning", "O2", point(1.05, ever_more)) == "not reproduced"
+
+
+def test_o3_needs_a_model_that_agrees():
+    point = lambda off: lambda line, x: measured(100 * x, predicted_rate=off * 100 * x)
+    assert outcome("o3_model", "O3", point(0.99)) == "reproduced"
+    assert outcome("o3_model", "O3", point(0.9)) == "not reproduced"
+    assert outcome("o3_model", "O3", lambda line, x: measured(1)) == "not run"
+
+
+def test_c3_is_ahead_and_far_behind():
+    def point(cached, others):
+        rates = {"inlj": 10, "cinlj": cached}
+        return lambda line, x: measured(rates.get(line, others))
+
+    assert outcome("c3_index_loop", "C3", point(25, 5000)) == "reproduced"
+    assert outcome("c3_index_loop", "C3", point(25, 50)) == "in part"
+    assert outcome("c3_index_loop", "C3", point(10, 50)) == "not reproduced"
+
+
+def test_c8_is_about_seconds_saved():
+    """Little's law: 1,000 tuples inside at 100 a second are 10 s; at the paper's size as many times more as it is larger."""
+
+    def point(plain, cached):
+        def inside(line, x):
+            return measured(
+                100, mean_pending=1000 * (cached if line.startswith("c") else plain)(x), scale=0.5
+            )
+
+        return inside
+
+    grows = point(lambda x: x, lambda x: x / 4)
+    assert outcome("c8_processing_time", "C8", grows) == "reproduced"
+    run = run_of("c8_processing_time", grows)
+    assert "cmeshjoin 100.0 s and not 400.0 at 20 million" in run.study.judge(run)["C8"].ours
+    assert outcome("c8_processing_time", "C8", point(lambda x: 100 - x / 2, lambda x: 10)) == "in part"
+    assert outcome("c8_processing_time", "C8", point(lambda x: 10, lambda x: 9)) == "not reproduced"
+
+
+def test_c16_needs_every_model():
+    def point(of):
+        return lambda line, x: measured(100, predicted_rate=of.get(line, 100.0))
+
+    assert outcome("c16_models", "C16", point({"cmeshjoin": 101.0})) == "reproduced"
+    assert outcome("c16_models", "C16", point({"cmeshjoin": 105.0})) == "in part"
+    assert (
+        outcome("c16_models", "C16", lambda line, x: measured(100, predicted_rate=50.0)) == "not reproduced"
+    )
+    assert outcome("c16_models", "C16", lambda line, x: measured(1)) == "not run"
 
 
 def test_x3_is_behind_at_first_and_then_ahead():
@@ -120,10 +284,7 @@ def test_x3_is_behind_at_first_and_then_ahead():
 
 
 def test_x5_has_its_best_inside_both_ways():
-    def good(line, x):
-        size = float(line.split()[1])
-        return measured(1e5 / (1 + abs(math.log(size / 0.6)) + abs(math.log(x / 3))))
-
+    good = lambda line, x: measured(peak(line, x))
     assert outcome("x5_tuning", "X5", good) == "reproduced"
     assert (
         outcome("x5_tuning", "X5", lambda line, x: measured(1e5 * x * float(line.split()[1])))
@@ -138,7 +299,8 @@ def test_c1_and_c14_from_one_run():
         )
 
     assert outcome("c1_memory", "C1", point(4, 0.7)) == "reproduced"
-    assert outcome("c1_memory", "C14", point(4, 0.7)) == "reproduced"
+    assert outcome("c1_memory", "C14", point(4, 0.52)) == "reproduced"
+    assert outcome("c1_memory", "C14", point(4, 0.7)) == "not reproduced"
     assert outcome("c1_memory", "C1", point(1.5, 0.3)) == "in part"
     assert outcome("c1_memory", "C1", point(0.5, 0.3)) == "not reproduced"
     assert outcome("c1_memory", "C14", point(4, 0.1)) == "not reproduced"
@@ -195,7 +357,7 @@ def test_c5_is_judged_on_orders_as_they_are():
 
     assert outcome("c5_tpch", "C5", point(3.0, 1.0)) == "reproduced"
     assert outcome("c5_tpch", "C5", point(0.98, 3.0)) == "not reproduced"
-    assert "bring cmeshjoin 3.00x, with 0 % answered" in why("c5_tpch", "C5", point(0.98, 3.0))
+    assert "bring cmeshjoin 3.00x and chybridjoin 3.00x" in why("c5_tpch", "C5", point(0.98, 3.0))
 
 
 def test_c9_is_judged_on_rows_that_are_anywhere():
@@ -238,9 +400,15 @@ def test_shedding_by_position_and_by_strategy():
     good = lambda line, x: measured(100 - abs(x - 15) / 2)
     assert outcome("c9_position", "C9", good) == "reproduced"
     assert outcome("c9_position", "C9", lambda line, x: measured(100 + x)) == "in part"
+    noise = lambda line, x: measured(10_000 - abs(x - 15))
+    assert outcome("c9_position", "C9", noise) == "not reproduced"
     served = {"tuned": 4.0, "untuned": 3.0, "upfront": 1.0}
     of = lambda line, x: measured(served[line.split(",")[0]])
     assert outcome("c10_strategies", "C10", of) == "reproduced"
+    assert "more was found" in why("c10_strategies", "C10", of)
+    alike = lambda line, x: measured(1.0 if line == "upfront" else 3.0)
+    assert outcome("c10_strategies", "C10", alike) == "in part"
+    assert "was not found" in why("c10_strategies", "C10", alike)
     assert outcome("c10_strategies", "C10", lambda line, x: measured(1)) == "not reproduced"
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from semistream.experiments.case import Case
+from semistream.experiments.case import Case, Measured
 from semistream.experiments.data import MasterSpec, StreamSpec, appended_rows, open_or_build
+from semistream.experiments.doubling import measure_doubling
 from semistream.experiments.measure import measure
 from semistream.experiments.pricing import disk_seconds
 from semistream.joins import Settings
@@ -82,3 +83,42 @@ def test_appended_rows_follow_those_there_are(monkeypatch, at_once):
     assert max(len(piece) for piece in pieces) <= at_once
     keys = [key for piece in pieces for key in piece]
     assert keys == list(range(1_000, 2_000))
+
+
+def test_newcomers_may_start_with_their_own_frequency(out):
+    """CACHING's rule: where rows leave all the time it lets newcomers leave first, so others stay and answer more."""
+    case = replace(
+        CASE, algorithm="cmeshjoin", settings=Settings(disk_buffer=8 * 4096, front_share=0.3), threshold=1
+    )
+    papers = measure(replace(case, newcomers="own frequency", stream=StreamSpec(1.0)), out, seed=1)
+    ours = measure(replace(case, stream=StreamSpec(1.0)), out, seed=1)
+    assert papers.evicted > 0
+    assert ours.evicted > 0
+    assert papers.front_share > 1.02 * ours.front_share
+    assert papers.held > 0
+    assert measure(CASE, out, seed=1).held == 0
+
+
+def test_a_real_disk_is_measured_for_two_seconds_and_the_median_counts(out, monkeypatch):
+    """Five times 0.4 s of a clock that goes on by 10 ms whenever it is looked at."""
+    looks = iter(range(10**9))
+    monkeypatch.setattr("semistream.experiments.measure.time.perf_counter", lambda: next(looks) / 100)
+    rates = iter([5.0, 1.0, 3.0, 2.0, 4.0])
+    monkeypatch.setattr(Measured, "rate", property(lambda self: ranks.setdefault(id(self), next(rates))))
+    ranks: dict[int, float] = {}
+    got = measure(replace(CASE, disk="buffered", measured=0.1), out, seed=1)
+    assert got.seconds >= 0.4
+    assert ranks[id(got)] == 3.0
+    assert len(ranks) == 5
+
+
+def test_the_reads_of_a_master_that_doubles_are_those_of_all_pieces(out):
+    """Both versions' pages; only who still waits at the end is answered by reads of no piece."""
+    settings = Settings(disk_buffer=8 * 4096, front_share=0.2)
+    master = replace(MASTER, layout="key")
+    case = replace(CASE, algorithm="cmeshjoin", master=master, settings=settings, doubles=True)
+    got = measure_doubling(case, out, seed=1)
+    assert got.bytes == pytest.approx(4096 * got.pages, rel=0.1)
+    assert got.calls > got.seeks > 0
+    assert 0 < got.disk_seconds < got.seconds
+    assert got.seconds == pytest.approx(sum(seconds for _, seconds in got.timeline))

@@ -10,25 +10,39 @@ from semistream.experiments import Runner, scale_named
 from semistream.experiments.studies.c1_memory import gains
 
 pytestmark = pytest.mark.xdist_group("orderings")  # one run for all of them
-SURE = ("M1", "D4", "X1", "O1", "C3", "C14")
+SURE = ("M1", "M6", "D4", "X2", "O1", "C3", "C8")
 FLIPPED = {
     "M1": ("meshjoin", "inlj"),
-    "X1": ("x-hybridjoin", "hybridjoin"),
+    "M6": ("meshjoin", "inlj"),
+    "X2": ("x-hybridjoin", "hybridjoin"),
     "O1": ("optimised-x-hybridjoin", "x-hybridjoin"),
     "C3": ("cinlj", "inlj"),
+    "C8": ("cmeshjoin", "meshjoin"),
+    "M4": ("meshjoin", "inlj"),
+    "X1": ("x-hybridjoin", "hybridjoin"),
+}
+PARTS = {  # of claims that are not reproduced as a whole, those that follow from the algorithms; the others may fail
+    "M4": {"so does the index loop"},
+    "X1": {"R-MESHJOIN beats MESHJOIN"},
 }
 
 
 @pytest.fixture(scope="module")
 def reproduction(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
-    return Runner(folder, scale_named("small"), on_machine=False).reproduce((*SURE, "C1"))
+    return Runner(folder, scale_named("small"), on_machine=False).reproduce((*SURE, *PARTS, "C1"))
 
 
 @pytest.mark.parametrize("claim", SURE)
 def test_the_claim_is_reproduced_on_small_masters(reproduction, claim):
     verdict = reproduction.verdict(claim)
     assert verdict.outcome == "reproduced", f"{verdict.ours}: {verdict.why}"
+
+
+@pytest.mark.parametrize("claim", PARTS)
+def test_the_other_parts_of_the_claim_hold_on_small_masters(reproduction, claim):
+    verdict = reproduction.verdict(claim)
+    assert set(verdict.failed) <= PARTS[claim], f"{verdict.ours}: {verdict.why}"
 
 
 @pytest.mark.parametrize("claim", FLIPPED)
@@ -40,7 +54,8 @@ def test_it_is_not_where_two_algorithms_change_places(reproduction, claim):
         if claim in result.study.claims:
             points = {(names.get(line, line), x): point for (line, x), point in result.run.points.items()}
             flipped = replace(result.run, points=points)
-            assert flipped.study.judge(flipped)[claim].outcome != "reproduced"
+            verdict = flipped.study.judge(flipped)[claim]
+            assert set(verdict.failed) - PARTS.get(claim, set())
 
 
 def test_the_front_stage_is_ahead_at_zipf_1(reproduction):

@@ -13,6 +13,7 @@ from semistream.experiments.case import Measured
 from semistream.experiments.registry import studies_of
 from semistream.experiments.report import summary, write_report
 from semistream.experiments.tables import table_of, write_tables
+from semistream.experiments.verdicts import Verdict
 
 SMALL = replace(scale_named("small"), mesh=1 / 100)
 CLAIMS = ("M3", "D4")
@@ -123,6 +124,18 @@ def test_a_row_leads_to_its_study_in_one_click_and_to_the_operators_in_two(repro
     assert study.endswith("studies/m3_model_over_buffer.py")
     (section,) = re.findall(rf'<section><h2 id="{anchor[1:]}".*?<figure>', page, re.DOTALL)
     assert "joins/meshjoin.py" in section
+
+
+def test_what_fails_on_this_machine_is_named_and_details_are_below_the_figure(reproduced, tmp_path):
+    _, result = reproduced
+    verdict = Verdict("in part", "1x", "Does not hold: an order.", "More <of> it.", ("an order",))
+    told = replace(result.results[0], verdicts={"M3": verdict}, machine_verdicts={"M3": verdict})
+    changed = replace(result, results=(told, *result.results[1:]))
+    row = summary(changed)[0]
+    assert row.on_machine == "1x (in part; does not hold: an order)"
+    page = write_report(changed, tmp_path).read_text()
+    assert page.index("</figure><p><b>M3.</b> More &lt;of&gt; it.</p></section>") > page.index("an order)")
+    assert "svg)\n\n**M3.** More <of> it.\n" in (tmp_path / "README.md").read_text()
 
 
 def test_nothing_in_the_report_says_whose_machine_it_was(reproduced):

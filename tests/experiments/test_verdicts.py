@@ -36,6 +36,8 @@ from semistream.experiments.verdicts import (
         (has_interior_best, [1, 3, 2], [1, 3, 2.999]),
         (has_one_peak, [1, 2, 3, 1], [1, 3, 2, 3.1, 1]),
         (levels_off, [0, 8, 9, 9.1, 9.2], [0, 2, 4, 6, 8]),
+        (levels_off, [0, 8, 9, 8.9, 8.5], [0, 8, 9, 5, 1]),
+        (levels_off, [0, 8, 9, 8.9, 8.5], [0, 8, 9, 1, 9]),
     ],
 )
 def test_a_rule_holds_and_fails(rule, good, bad):
@@ -77,14 +79,15 @@ def test_small_figures():
 def test_parts_make_a_verdict_that_names_what_failed(holds, outcome):
     verdict = decide("x", holds=holds, why="because")
     assert verdict.outcome == outcome
+    assert verdict.failed == tuple(part for part, good in holds.items() if not good)
     for part, good in holds.items():
         assert (f"{part}" in verdict.why.removesuffix("because")) == (not good)
 
 
 def test_two_studies_of_a_claim_must_agree():
-    good, bad = Verdict("reproduced", "1"), Verdict("not reproduced", "2", "why")
+    good, bad = Verdict("reproduced", "1"), Verdict("not reproduced", "2", "why", "more", ("a",))
     assert together([good, good]).outcome == "reproduced"
-    assert together([good, bad]) == Verdict("in part", "1; 2", "why")
+    assert together([good, bad]) == Verdict("in part", "1; 2", "why", "more", ("a",))
     assert together([bad]).outcome == "not reproduced"
 
 

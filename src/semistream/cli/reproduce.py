@@ -65,6 +65,12 @@ def run(chosen: argparse.Namespace) -> int:
             found="claims, which the grid has none of",
             hint="Leave out either.",
         )
+    if chosen.grid and chosen.scale != "default":
+        raise InvalidInputError(
+            f"reproduce --grid --scale {chosen.scale}",
+            found="a scale, of which the grid has only its own",
+            hint="Leave out --scale.",
+        )
     require_whole("seed", chosen.seed, 0, 1 << 31)
     require_whole("jobs", chosen.jobs, 1, 64)
     out = Path(chosen.out)

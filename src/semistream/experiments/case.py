@@ -26,6 +26,9 @@ class Case:
     )
     disk: str = "hdd-2007"
     threshold: int | None = None  # of the front stage's admission, held there
+    newcomers: Literal["as last victim", "own frequency"] = (
+        "as last victim"  # of which frequency; see own_frequency.py
+    )
     warm: float = 3.0  # windows answered by the join behind before anything is counted
     warm_per_row: float = 100.0  # tuples for each place of a front stage, which must have come before as well
     measured: float = 2.0  # and while it is
@@ -70,6 +73,7 @@ class Measured:
     seconds: float  # disk and processor together; on a real disk, the wall clock's
     mean_pending: float
     window_tuples: int  # room
+    held: int = 0  # rows in the front stage, at the end
     scale: float = 1.0
     used: dict[str, int] = field(default_factory=dict)  # bytes by structure
     settings: dict[str, Any] = field(default_factory=dict)  # that were used
@@ -95,6 +99,11 @@ class Measured:
     def front_share(self) -> float:
         """Of the stream, answered by rows in memory."""
         return self.front_hits / self.answered if self.answered else 0.0
+
+    @property
+    def per_access(self) -> float:
+        """Tuples that one access of the disk answers."""
+        return (self.answered - self.front_hits) / max(self.advances, 1)
 
     @property
     def stay_seconds(self) -> float:

@@ -1,7 +1,7 @@
-"""The papers' claims that `semistream reproduce` checks, one record each, in our own words.
+"""The papers' claims that `semistream reproduce` checks, one record each, as the table of facts has them.
 
-A claim is about an ordering, a shape, an optimum or a number. Where the paper gives a number it is in `numbers`, as printed
-there; a study that compares with it has it as PAPER_... of its own.
+The table is docs/reproduction/claims.md; a test holds both against each other. A claim is about an ordering, a shape, an optimum or a number.
+Where the paper gives a number it is in `numbers`; a study that compares with it has it as PAPER_... of its own.
 """
 
 from __future__ import annotations
@@ -29,171 +29,215 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             "M1",
             "MESH",
-            "MESHJOIN serves about ten times as many tuples as an index nested loop, at every budget from 0.1 % to 10 % of the master",
-            "0.5 %: 3,500 against 274 tuples/s; 1 %: 6,000; 10 %: 26,000",
+            "MESHJOIN beats INL by about 10x at every memory budget 0.1 %..10 % of R (R 3.5 M tuples, stream Zipf 0.5, key unique)",
+            "0.5 %: 274 vs 3,500 t/s; 1 %: 6,000; 10 %: 26,000",
         ),
         Claim(
-            "M2", "MESH", "more memory makes MESHJOIN faster, each byte by less than the one before", "as M1"
+            "M2",
+            "MESH",
+            "rate grows with memory, with diminishing returns",
+            "as M1",
         ),
         Claim(
             "M3",
             "MESH",
-            "the cost model follows the measured rate over the disk buffer's size within 21 MB: high for small buffers, falling for large ones",
+            "the cost model tracks the measured rate over b at a fixed 21 MB",
+            "curve: high for small b, drops as b grows",
         ),
         Claim(
             "M4",
             "MESH",
-            "the more skewed the master's keys, the slower both algorithms; MESHJOIN stays ahead",
-            "MESHJOIN's minimum: 9,000 tuples/s",
+            "both algorithms slow down as master skew z_R goes 0.1..1; MESHJOIN stays ahead",
+            "MESHJOIN minimum 9,000 t/s",
         ),
-        Claim("M5", "MESH", "the skew of the stream hardly changes the rate of either algorithm"),
+        Claim(
+            "M5",
+            "MESH",
+            "stream skew z_S hardly changes either algorithm",
+        ),
         Claim(
             "M6",
             "MESH",
-            "on cloud reports (many rows a key on both sides, 32 bytes) MESHJOIN is far ahead from 1 % to 10 % of memory",
+            "real-life data (cloud reports, 10 M tuples each side, 32 B, domain 0..36000, many-to-many): MESHJOIN well ahead, 1 %..10 %",
         ),
         Claim(
             "M7",
             "MESH",
-            "the least memory for a given rate and the best rate within a given memory each have one best disk buffer, inside the range",
+            "tuning, both objectives: least memory for a rate and best rate for a memory each have one interior optimum in b",
+            "figure 5",
         ),
         Claim(
             "D1",
             "DEFAULTS",
-            "the rate over the disk buffer's size has a knee and then levels off, within 80 MB",
+            "rate over disk-buffer size has a knee, then saturates (80 MB budget)",
         ),
         Claim(
             "D2",
             "DEFAULTS",
-            "the best disk buffer grows with the budget",
-            "0.93 MB at 20 MB, 1.35 at 40, 1.91 at 80, 2.63 at 160",
+            "the optimal disk buffer grows with the budget",
+            "0.93 MB at 20 MB; 1.35 at 40; 1.91 at 80; 2.63 at 160",
         ),
         Claim(
             "D3",
             "DEFAULTS",
-            "one fixed disk buffer, the best one for 20 MB, loses next to nothing at larger budgets",
-            "0.4 % at 40 MB, 1.17 % at 80, 1.78 % at 160; under 3 % up to 320",
+            "a fixed default buffer loses almost nothing",
+            "0.4 % at 40 MB; 1.17 % at 80; 1.78 % at 160; < 3 % up to 320",
         ),
-        Claim("D4", "DEFAULTS", "reading costs less per page the larger the disk buffer, until it is flat"),
+        Claim(
+            "D4",
+            "DEFAULTS",
+            "I/O cost per page falls with buffer size, then is flat",
+        ),
         Claim(
             "D5",
             "DEFAULTS",
-            "predicted and measured rate agree, over the disk buffer's size and over the budget",
+            "predicted and measured cost agree, over b and over M",
         ),
         Claim(
             "X1",
             "X-HYBRID",
-            "at Zipf 1, X-HYBRIDJOIN beats HYBRIDJOIN, which beats R-MESHJOIN and MESHJOIN modestly, from 50 to 250 MB",
-            "about 33 % of the reading is saved by the pinned pages",
+            "Zipf 1, R 2 M, 50..250 MB: X-HYBRIDJOIN > HYBRIDJOIN > R-MESHJOIN > MESHJOIN; HYBRIDJOIN's lead is modest",
+            "about 33 % of I/O saved by the non-swappable part",
         ),
         Claim(
             "X2",
             "X-HYBRID",
-            "as the master grows from 0.5 to 8 million rows, HYBRIDJOIN falls further behind X-HYBRIDJOIN",
-            "from 70 % of its rate to 50 %",
+            "R 0.5..8 M at fixed memory: HYBRIDJOIN falls from 70 % to 50 % of X-HYBRIDJOIN",
+            "70 %, 50 %",
         ),
         Claim(
             "X3",
             "X-HYBRID",
-            "without skew X-HYBRIDJOIN is behind MESHJOIN by a constant factor; with any skew it is ahead, the more the larger the exponent",
+            "exponent 0: X-HYBRIDJOIN behind MESHJOIN by a constant factor; ahead for every exponent > 0, growing with it",
         ),
         Claim(
             "X4",
             "X-HYBRID",
-            "the tuples that pinned pages answer in 4,000 iterations grow with the budget",
-            "0.4 million at 50 MB, more than 2 million at 250 MB",
+            "tuples served by the non-swappable part in 4,000 iterations, R 2 M",
+            "0.4 M at 50 MB; > 2 M at 250 MB",
         ),
         Claim(
             "X5",
             "X-HYBRID",
-            "the rate has a best size of the swappable and of the pinned part, both inside the range",
+            "rate over (swappable, non-swappable) has an interior optimum in both",
+            "figure 4",
         ),
-        Claim("X6", "X-HYBRID", "tuned X-HYBRIDJOIN beats the untuned one for every master and every budget"),
-        Claim("X7", "X-HYBRID", "the cost model predicts both tuning curves", "0.5 % and 0.6 % apart"),
+        Claim(
+            "X6",
+            "X-HYBRID",
+            "tuned beats untuned for every R and every memory",
+        ),
+        Claim(
+            "X7",
+            "X-HYBRID",
+            "the cost model predicts the tuning curves",
+            "0.5 % and 0.6 % deviation",
+        ),
         Claim(
             "O1",
             "OPT-X",
-            "Optimised X-HYBRIDJOIN beats X-HYBRIDJOIN, and that the others, for every master and every budget",
+            "Optimised X-HYBRIDJOIN > X-HYBRIDJOIN > the rest, for every R and every memory",
         ),
         Claim(
             "O2",
             "OPT-X",
-            "disk buffer and hot rows each have a best size inside the range, and the cost model agrees",
-            "0.38 % and 0.33 % apart",
+            "interior optimum in disk buffer and in H_R; cost model agrees",
+            "0.38 % and 0.33 % deviation",
         ),
-        Claim("O3", "OPT-X", "predicted and measured cost agree over the budget"),
+        Claim(
+            "O3",
+            "OPT-X",
+            "predicted and measured cost agree over memory",
+        ),
         Claim(
             "C1",
             "CACHING",
-            "at Zipf 1 the front stage multiplies the rate, from 1 % to 10 % of memory",
+            "Zipf 1, R 100 M, memory 1 %..10 %: the front stage multiplies the rate",
             "CMESHJOIN 4x at 1 %, 6.5x at 10 %; CHYBRIDJOIN 2.4x, 2.8x",
         ),
         Claim(
             "C2",
             "CACHING",
-            "so it does for masters of 20 to 100 million rows at the same memory",
+            "R 20..100 M at fixed memory",
             "CMESHJOIN 4.7x to 6.5x; CHYBRIDJOIN 3x to 2.8x",
         ),
-        Claim("C3", "CACHING", "CINLJ beats INLJ, and both are far behind all others", "2.5x"),
+        Claim(
+            "C3",
+            "CACHING",
+            "CINLJ beats INLJ, and both are far behind the others",
+            "2.5x",
+        ),
         Claim(
             "C4",
             "CACHING",
-            "over the skew from 0 to 1 the cached forms win from moderate skew on, and lose a little without any",
+            "skew 0..1: cached variants win from moderate skew on; at 0 they lose a little",
         ),
         Claim(
             "C5",
             "CACHING",
-            "on TPC-H (Orders into Customer) the front stage helps as well, at 1 % of memory",
-            "CMESHJOIN 3.7x, CHYBRIDJOIN 2.5x",
+            "TPC-H (Orders stream, Customer master), 1 % memory",
+            "3.7x and 2.5x",
         ),
-        Claim("C6", "CACHING", "on cloud reports the cached forms are ahead at every budget"),
+        Claim(
+            "C6",
+            "CACHING",
+            "real-life data, all memory settings: cached variants ahead",
+        ),
         Claim(
             "C7",
             "CACHING",
-            "when the stream asks for one part of the keys after the other, CMESHJOIN leads MESHJOIN, the more so the more rows a key has",
-            "6.5x for 1 row a key, 10x for 20",
+            "temporal locality: 25 intervals, N values repeated; CMESHJOIN over MESHJOIN",
+            "6.5x at N = 1; 10x at N = 20",
         ),
         Claim(
             "C8",
             "CACHING",
-            "a tuple spends far less time in the join with the front stage, the more so the larger the master",
+            "processing time per tuple is far lower with the front stage, the more so the larger R",
         ),
         Claim(
             "C9",
             "CACHING",
-            "under shedding, the tuple that chooses what is read should stand inside the queue, not at its old end",
-            "15 % from the young end",
+            "under shedding, the best look-up position in the queue is inside it, not at the end",
+            "15 %",
         ),
         Claim(
             "C10",
             "CACHING",
-            "shedding tuned that way beats untuned shedding, and by far shedding tuples before they were considered",
+            "tuned shedding over untuned; over MESHJOIN-style upfront shedding",
             "+33 %; 3.1x",
         ),
         Claim(
             "C11",
             "CACHING",
-            "the front stage has a best share of the memory, and even far too large a one beats none",
+            "front-stage share of memory: optimum, and still ahead of none when far too large",
             "15 %; still ahead at 75 %",
         ),
         Claim(
             "C12",
             "CACHING",
-            "the rate through the front stage rises as the admission threshold falls from 10, then levels off",
+            "rate through the front stage over the admission threshold: rises as it falls from 10, then levels",
         ),
-        Claim("C13", "CACHING", "the disk buffer of CMESHJOIN has a best size inside the range"),
+        Claim(
+            "C13",
+            "CACHING",
+            "disk-buffer size: interior optimum",
+        ),
         Claim(
             "C14",
             "CACHING",
-            "the front stage serves about half of the stream at 10 % of memory and Zipf 1",
+            "share of the stream served by the front stage at 10 % memory, Zipf 1",
             "51 %",
         ),
         Claim(
             "C15",
             "CACHING",
-            "the master may double while the join runs: answers stay right, and the rate falls only as it must",
+            "master doubled while running: correct, and only the expected loss of rate",
         ),
-        Claim("C16", "CACHING", "predicted and measured cost agree for every algorithm"),
+        Claim(
+            "C16",
+            "CACHING",
+            "predicted and measured cost agree for every algorithm",
+        ),
     )
 }
 
@@ -212,17 +256,3 @@ def chosen_claims(names: Sequence[str]) -> tuple[str, ...]:
                 hint=f"{meant}There are {', '.join(CLAIMS)}; name none to run all.",
             )
     return tuple(name for name in CLAIMS if not wanted or name in wanted)
-
-
-def as_markdown() -> str:
-    """The table of facts: docs/reproduction/claims.md."""
-    lines = [
-        "# What the papers claim\n",
-        "Every quantitative or ordering claim of the five papers, as `semistream reproduce` checks it. "
-        "Short names are those of [docs/algorithms](../algorithms/README.md#the-papers). This page is made from "
-        "`experiments/claims.py`; what came of each claim is in [the report](README.md).\n",
-        "| id | paper | claim | numbers in the paper |",
-        "|---|---|---|---|",
-    ]
-    lines += [f"| {c.id} | {c.paper} | {c.says} | {c.numbers or 'none'} |" for c in CLAIMS.values()]
-    return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from semistream.experiments.measure import Running
 from semistream.experiments.pricing import disk_seconds, total_seconds
 from semistream.experiments.tuning import tuned_settings
 from semistream.master import Master
+from semistream.master.disk.stats import DiskStats
 
 PIECES = 20  # half of them before the master doubles; one is as many tuples as have room to wait
 
 
 def measure_doubling(case: Case, folder: Path, *, seed: int) -> Measured:
-    """Run a case whose master doubles half-way; its timeline has all pieces, its counts all of the run."""
+    """Run a case whose master doubles half-way; its timeline, seconds and reads are of all pieces, its answers of all of the run."""
     own = folder / "doubling"
     shutil.rmtree(own, ignore_errors=True)  # a master that was doubled is no use for another run
     try:
@@ -38,6 +39,7 @@ class _Doubling:
     seed: int
     grown: bool = False
     ended: bool = False
+    reads: list[DiskStats] = field(default_factory=list)  # of all pieces, one disk after the other
 
     @property
     def whole(self) -> MasterSpec:
@@ -76,7 +78,16 @@ class _Doubling:
             done = running.stats.since(began)
             seconds = sum(seconds for _, seconds in timeline)
             counted = running.since(began, running.disk.stats.snapshot(), 0.0, 0.0)
-            return replace(counted, answered=done.answered, seconds=seconds, timeline=tuple(timeline))
+            return replace(
+                counted,
+                answered=done.answered,
+                seconds=seconds,
+                timeline=tuple(timeline),
+                calls=sum(read.calls for read in self.reads),
+                seeks=sum(read.seeks for read in self.reads),
+                bytes=sum(read.bytes for read in self.reads),
+                disk_seconds=sum(self._priced(read) for read in self.reads),
+            )
         finally:
             running.driver.opened.close()
 
@@ -84,9 +95,12 @@ class _Doubling:
         stats, disk = replace(running.stats), running.disk
         before = disk.stats.snapshot()
         running.pass_windows(1.0)
-        factor = self.case.latency_factor
-        reading = disk_seconds(disk.stats - before, self.case.disk, latency_factor=factor)
+        reads = [disk.stats - before]
         if running.disk is not disk:  # another version was moved to
-            reading += disk_seconds(running.disk.stats, self.case.disk, latency_factor=factor)
+            reads.append(running.disk.stats.snapshot())
+        self.reads += reads
         done = running.stats.since(stats)
-        return done.answered, total_seconds(done, reading, self.case)
+        return done.answered, total_seconds(done, sum(map(self._priced, reads)), self.case)
+
+    def _priced(self, read: DiskStats) -> float:
+        return disk_seconds(read, self.case.disk, latency_factor=self.case.latency_factor)

@@ -25,6 +25,7 @@ _COUNTS = (
     "experiments/keyonly.py",
     "experiments/case.py",
     "experiments/measure.py",
+    "experiments/own_frequency.py",
     "experiments/doubling.py",
     "experiments/overloaded.py",
     "experiments/updating.py",

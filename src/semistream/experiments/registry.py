@@ -40,6 +40,7 @@ OPERATORS = {
     "cmeshjoin": "frontstage",
     "chybridjoin": "frontstage",
 }
+_BEHIND = {"cinlj": "inlj", "cmeshjoin": "meshjoin", "chybridjoin": "hybridjoin"}
 _PACKAGE = Path(__file__).parent.parent
 
 
@@ -63,6 +64,9 @@ def source_of(study: Study) -> Path:
 
 
 def operators_of(algorithms: Sequence[str]) -> list[Path]:
-    """The files of these algorithms."""
-    names = dict.fromkeys(OPERATORS[algorithm] for algorithm in algorithms if algorithm in OPERATORS)
+    """The files of these algorithms; of a cached form the front stage's and that of the join behind."""
+    behind = [_BEHIND[algorithm] for algorithm in algorithms if algorithm in _BEHIND]
+    names = dict.fromkeys(
+        OPERATORS[algorithm] for algorithm in (*algorithms, *behind) if algorithm in OPERATORS
+    )
     return [_PACKAGE / "joins" / f"{name}.py" for name in names]

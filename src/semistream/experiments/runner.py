@@ -78,6 +78,8 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
         outcome,
         "; ".join(dict.fromkeys(v.ours for v in verdicts if v.ours)),
         " ".join(dict.fromkeys(v.why for v in verdicts if v.why)),
+        " ".join(dict.fromkeys(v.details for v in verdicts if v.details)),
+        tuple(dict.fromkeys(part for v in verdicts for part in v.failed)),
     )
 
 
@@ -127,7 +129,7 @@ class Runner:
                 measured=2.0,
             )
             for (line, x), case in study.points(self.scale).items()
-            if x in study.machine_xs
+            if x in study.machine_xs and line in (study.machine_lines or study.lines)
         }
 
     def points(self, cases: list[Case]) -> dict[Case, Point]:

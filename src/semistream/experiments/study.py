@@ -77,6 +77,7 @@ class Study:
     small_xs: tuple[float, ...] = ()  # of the run that CI makes; all where empty
     small_lines: tuple[str, ...] = ()
     machine_xs: tuple[float, ...] = ()  # run on this machine's disk too
+    machine_lines: tuple[str, ...] = ()  # there; all where empty
 
     def points(self, scale: Scale) -> dict[tuple[str, float], Case]:
         """Every case of a run, by line and x."""

@@ -16,10 +16,10 @@ from semistream.joins import Settings
 from semistream.joins.registry import SCANNING
 from semistream.master import Master
 
-_SCAN_SHARE = (
+SCAN_SHARE = (
     0.03  # of the memory, where no model knows the stream: DEFAULTS finds that the size hardly matters
 )
-_BLOCK_BYTES = 1.5e6  # likewise; reading takes about as long as getting there
+BLOCK_BYTES = 1.5e6  # likewise; reading takes about as long as getting there
 _FRONT_SHARES = (0.02, 0.08, 0.15, 0.25, 0.4)
 _FRONT_SHARE = 0.35  # the product's own, where no model knows the stream
 _LOOKED_UP_PAGES = 16  # a disk with one arm gains nothing by more
@@ -69,7 +69,7 @@ def _fronted(case: Case, master: Master, first: pa.RecordBatch, share: float) ->
 def usual_settings(case: Case) -> Settings:
     """Where the models do not know such a stream: many rows a key, or popularity that moves."""
     if case.algorithm not in SCANNING:
-        return _block(case, _BLOCK_BYTES)
+        return _block(case, BLOCK_BYTES)
     page = case.master.page_bytes
-    buffer = max(page, int(_SCAN_SHARE * case.memory_bytes) // page * page)
+    buffer = max(page, int(SCAN_SHARE * case.memory_bytes) // page * page)
     return Settings(disk_buffer=buffer, front_share=_FRONT_SHARE)

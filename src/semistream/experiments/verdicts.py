@@ -14,25 +14,29 @@ from typing import Literal
 
 Outcome = Literal["reproduced", "in part", "not reproduced", "not run"]
 Curve = Sequence[float]
+NOISE = 1.01  # an order by less than one per cent is not called an order
+CLOSE = 0.02  # how far a model may be from a run to agree with it: the product's own goal for its models (docs/decisions/013-cost-models.md)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim: `ours` in numbers, `why` in a sentence where it differs from the paper."""
+    """What became of a claim: `ours` in numbers, `why` in a sentence where it differs from the paper, `details` below the figure."""
 
     outcome: Outcome
     ours: str
     why: str = ""
+    details: str = ""
+    failed: tuple[str, ...] = ()  # the parts that do not hold
 
 
-def decide(ours: str, *, holds: Mapping[str, bool], why: str = "") -> Verdict:
+def decide(ours: str, *, holds: Mapping[str, bool], why: str = "", details: str = "") -> Verdict:
     """All parts hold, some or none; those that do not are named."""
-    failed = [part for part, good in holds.items() if not good]
+    failed = tuple(part for part, good in holds.items() if not good)
     if not failed:
-        return Verdict("reproduced", ours, why)
+        return Verdict("reproduced", ours, why, details)
     outcome: Outcome = "not reproduced" if len(failed) == len(holds) else "in part"
     said = f"Does not hold: {'; '.join(failed)}."
-    return Verdict(outcome, ours, f"{said} {why}".strip())
+    return Verdict(outcome, ours, f"{said} {why}".strip(), details, failed)
 
 
 def ahead(fast: Curve, slow: Curve, *, by: float = 1.0) -> bool:
@@ -105,10 +109,10 @@ def head_share(most: float, keys: float, *, exponent: float) -> float:
 
 
 def levels_off(curve: Curve, *, by: float = 0.25) -> bool:
-    """The second half of the range brings at most `by` of what the first half brought."""
+    """All through the second half of the range the curve is where it was half-way, but for `by` of what the first half brought."""
     middle = len(curve) // 2
-    early, late = curve[middle] - curve[0], curve[-1] - curve[middle]
-    return early > 0 and late <= by * early
+    early = curve[middle] - curve[0]
+    return early > 0 and all(abs(value - curve[middle]) <= by * early for value in curve[middle:])
 
 
 def per_second(rate: float) -> str:

@@ -8,10 +8,9 @@ from semistream.experiments.case import Case
 from semistream.experiments.scale import Scale
 from semistream.experiments.setups import caching
 from semistream.experiments.study import LOG_RATE, Axis, Run, Study
-from semistream.experiments.verdicts import Verdict, decide, percent
+from semistream.experiments.verdicts import CLOSE, Verdict, decide, percent
 
 LINES = ("inlj", "cinlj", "meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin")
-CLOSE = 0.1
 
 
 def case(scale: Scale, line: str, x: float) -> Case:

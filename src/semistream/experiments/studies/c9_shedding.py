@@ -10,10 +10,11 @@ from semistream.experiments.case import Case
 from semistream.experiments.scale import Scale
 from semistream.experiments.setups import caching
 from semistream.experiments.study import Axis, Run, Study
-from semistream.experiments.verdicts import Verdict, ahead, best_at, decide, percent, ratios, times
+from semistream.experiments.verdicts import NOISE, Verdict, ahead, best_at, decide, percent, ratios, times
 
 PAPER_POSITION = 15.0  # % of the queue, from its young end
 PAPER_TUNED, PAPER_UPFRONT = 1.33, 3.1
+FINER = 10.0  # times the scale of CACHING's other studies, else a page answers two or three tuples
 OVERLOAD = 3.0  # times what the join serves without shedding; the paper does not say
 TOGETHER = ", popular rows together"
 STRATEGIES = {
@@ -25,7 +26,8 @@ STRATEGIES = {
 
 def shed_case(scale: Scale, line: str, **more: Any) -> Case:
     """CHYBRIDJOIN under shedding; popular rows are anywhere, as in the paper's data, or together, as it expects them of real masters."""
-    found = caching(scale, "chybridjoin", memory_share=0.02, **more)
+    finer = replace(scale, caching=min(1.0, FINER * scale.caching))
+    found = caching(finer, "chybridjoin", memory_share=0.02, measured=6.0, **more)
     if line.endswith(TOGETHER):
         found = replace(found, stream=replace(found.stream, popularity="in-order"))
     return found
@@ -44,15 +46,24 @@ def judge_position(run: Run) -> Mapping[str, Verdict]:
         "C9": decide(
             f"best at {best:g} % of the queue, {_above(curve)}",
             holds={
-                "the best position is not the end where tuples are shed": max(curve) > 1.01 * curve[-1],
-                "nor the other end": best > run.xs[0],
+                "the best position is not the end where tuples are shed": max(curve) > NOISE * curve[-1],
+                "nor the other end": max(curve) > NOISE * curve[0],
             },
-            why=f"Popular rows are anywhere in the master and the front stage has the first of them ({percent(run.at('chybridjoin', best).front_share)} of those "
-            f"served are answered there), so what is left is alike from page to page: whoever chooses, one answers {_per_access(run, ['chybridjoin'])} tuples. "
-            f"Where popular rows stand together, as the paper expects in reality, it is {_per_access(run, ['chybridjoin' + TOGETHER])}, and the best "
-            f"position {best_at(run.xs, together):g} %, {_above(together)}.",
+            why=f"Whoever chooses, a read answers {_per_access(run, ['chybridjoin'])} tuples; where popular rows stand together, as the paper expects in reality, it is "
+            f"{_per_access(run, ['chybridjoin' + TOGETHER])}, and the best position {best_at(run.xs, together):g} %, {_above(together)}.",
+            details=f"Popular rows are anywhere in the master, and the front stage answers {percent(run.at('chybridjoin', best).front_share)} of those served.",
         )
     }
+
+
+def _found(most: float) -> str:
+    """Whether the paper's gain was."""
+    gain = percent(PAPER_TUNED - 1)
+    return (
+        f"The paper's {gain} more was found:"
+        if most >= PAPER_TUNED
+        else f"The paper's {gain} more was not found at any overload:"
+    )
 
 
 def _above(curve: list[float]) -> str:
@@ -61,9 +72,8 @@ def _above(curve: list[float]) -> str:
 
 
 def _per_access(run: Run, lines: Iterable[str]) -> str:
-    """How many tuples a page answers, from the lowest to the highest."""
-    points = [run.at(line, x) for line in lines for x in run.xs]
-    found = [(point.answered - point.front_hits) / point.advances for point in points]
+    """How many tuples a read answers, from the lowest to the highest."""
+    found = [run.at(line, x).per_access for line in lines for x in run.xs]
     return f"{min(found):.2f} to {max(found):.2f}"
 
 
@@ -83,14 +93,14 @@ def judge_strategy(run: Run) -> Mapping[str, Verdict]:
             f"tuned serves {times(over_untuned, digits=2)} the untuned rate ({max(over_untuned) / PAPER_TUNED:.1f} of the paper's) and "
             f"{times(over_upfront)} that of shedding upfront ({max(over_upfront) / PAPER_UPFRONT:.1f} of the paper's)",
             holds={
-                "tuned beats untuned": ahead(tuned, untuned, by=1.01),
-                "tuned beats shedding upfront": ahead(tuned, upfront, by=1.01),
+                "tuned beats untuned": ahead(tuned, untuned, by=NOISE),
+                "tuned beats shedding upfront": ahead(tuned, upfront, by=NOISE),
             },
-            why=f"Tuned and untuned, a page answers {_per_access(run, ('tuned', 'untuned'))} tuples, and the front stage "
-            f"{percent(run.at('tuned', run.xs[-1]).front_share)} and {percent(run.at('untuned', run.xs[-1]).front_share)} of those served; where tuples "
-            f"are shed before it {percent(run.at('upfront', run.xs[-1]).front_share)}. Where popular rows stand together, tuned serves "
-            f"{times(together, digits=2)} the untuned rate. Overloads were {', '.join(f'{x:g}x' for x in run.xs)}; "
-            "the paper does not give its own.",
+            why=f"{_found(max(over_untuned))} a read answers {_per_access(run, ['tuned'])} tuples tuned and {_per_access(run, ['untuned'])} untuned; where popular rows stand "
+            f"together, tuned serves {times(together, digits=2)} the untuned rate.",
+            details=f"Tuned and untuned, the front stage answers {percent(run.at('tuned', run.xs[-1]).front_share)} and {percent(run.at('untuned', run.xs[-1]).front_share)} "
+            f"of those served; where tuples are shed before it {percent(run.at('upfront', run.xs[-1]).front_share)}. Overloads were "
+            f"{', '.join(f'{x:g}x' for x in run.xs)}; the paper does not give its own.",
         )
     }
 
@@ -115,8 +125,9 @@ STUDIES = (
         claims=("C10",),
         x=Axis("arriving tuples, as a multiple of the rate served without shedding"),
         lines=(*STRATEGIES, "tuned" + TOGETHER, "untuned" + TOGETHER),
-        xs=(3.0,),
+        xs=(2.0, 3.0, 6.0),
         case=strategy_case,
         judge=judge_strategy,
+        small_xs=(3.0,),
     ),
 )

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from semistream.experiments.setups import MB, mesh, scan_buffer
 from semistream.experiments.study import Axis, Run, Study
-from semistream.experiments.verdicts import Verdict, best_at, decide, deviation, percent
-
-CLOSE = 0.1  # how far a model may be from the run, on average, to be said to follow it
+from semistream.experiments.verdicts import CLOSE, Verdict, best_at, decide, deviation, percent
 
 
 def judge(run: Run) -> Mapping[str, Verdict]:
