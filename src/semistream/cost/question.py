@@ -21,6 +21,7 @@ from semistream.joins.pagefinder import check_indexed
 from semistream.joins.registry import LOOKING_UP, Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, pairs_of, shape_join
 from semistream.master import Master
+from semistream.master.disk.profiles import PROFILES
 from semistream.memory.leaves import leaves_of
 
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
@@ -140,8 +141,9 @@ def ask(
 
 
 def usual_parallel(disk: str) -> int:
-    """Blocks that are chosen together: one on a simulated disk, as in the papers."""
-    return Settings().parallel if disk in ("direct", "buffered") else 1
+    """Blocks that are chosen together: one where a disk does one thing at a time, as in the papers."""
+    profile = PROFILES.get(disk)
+    return 1 if profile is not None and profile.queue_depth == 1 else Settings().parallel
 
 
 def keys_of(master: Master) -> int:
