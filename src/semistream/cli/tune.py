@@ -173,7 +173,10 @@ def _show(found: list[Tuning]) -> None:
         memory.add_row(tuning.algorithm, *(format_bytes(size) if size else "" for size in sizes))
     console.print(rates)
     console.print(memory)
-    console.print(f"factors: {found[0].origin}{_CALIBRATE if found[0].origin.startswith(DEFAULTS) else ''}")
+    console.print(
+        f"factors: {found[0].origin}{_CALIBRATE if found[0].origin.startswith(DEFAULTS) else ''}",
+        soft_wrap=True,
+    )
     console.print(f"use {found[0]}", soft_wrap=True)
 
 

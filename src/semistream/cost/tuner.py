@@ -168,13 +168,33 @@ def best_rate(
     question: Question, memory_bytes: int, *, effort: Literal["usual", "little"] = "usual"
 ) -> Point:
     """The point of the highest rate within a memory."""
-    return _search(question, memory_bytes, effort)[0]
+    return _search(_together_or_alone(question, memory_bytes), memory_bytes, effort)[0]
+
+
+def _together_or_alone(question: Question, memory_bytes: int) -> Question:
+    """With as many blocks together as are usual, or with one large block: on a disk with a queue either may be faster."""
+    if not question.may_be_alone or question.algorithm not in _BLOCKS:
+        return question
+    alone = replace(question, parallel=1)
+    try:
+        rates = [_search(asked, memory_bytes, "little")[0].rate_per_s for asked in (question, alone)]
+    except InvalidInputError:  # which is said by the search that follows
+        return question
+    return alone if rates[1] > rates[0] else question
 
 
 def least_memory(question: Question, rate: float) -> Point:
     """The point of the least memory that reaches a rate."""
     if not rate > 0.0:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
+    found = _least_memory(question, rate)
+    asked = _together_or_alone(question, found.memory_bytes)
+    if asked is question:
+        return found
+    return min(found, _least_memory(asked, rate), key=lambda point: point.memory_bytes)
+
+
+def _least_memory(question: Question, rate: float) -> Point:
     low, high = float(question.master.page_bytes), float(max(question.master.nbytes, 1 << 20)) * 2
     best = _search(question, int(high), "little")
     # Waiting tuples may take more than the master does.
@@ -430,7 +450,7 @@ def _varied(question: Question, settings: Settings) -> Iterator[Settings]:
         for factor in 2.0 ** np.arange(-3, 4):
             pages = max(1, round(settings.disk_buffer * factor / page))
             changed = replace(settings, disk_buffer=pages * page)
-            if question.algorithm in _BLOCKS and question.parallel == 1:
+            if question.algorithm in _BLOCKS and settings.parallel == 1:
                 changed = replace(changed, block_pages=pages)
             yield changed
     if settings.front_share is not None:
