@@ -186,11 +186,11 @@ def test_misses_that_begin_at_a_constant_rate_are_followed(master):
                 [key + ROWS * (i % 10 < 3) for i, key in enumerate(batch.column("product_id").to_pylist())]
             ),
         )
-        for batch in batches(0.5, 140)
+        for batch in batches(0.5, 100)
     ]
-    stream = [*batches(0.5, 140), *unknown]
+    stream = [*batches(0.5, 100), *unknown]
     stats, used = paced(stream, master, rate, algorithm="hybridjoin", how="left")
-    half = 140 * 2048
+    half = 100 * 2048
     before, after = (
         max(taken for at, taken in used if low < at <= high)
         for low, high in ((0.6 * half, half), (1.6 * half, 2 * half))

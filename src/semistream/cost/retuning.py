@@ -96,6 +96,10 @@ class RateRetuner:
     counted: tuple[int, int] = (0, 0)  # answered, and without a row, up to the last look
     sample: list[NDArray[np.uint64]] = field(default_factory=list)
 
+    def go_on_as(self, opening: Opening) -> None:
+        """With another algorithm from now on."""
+        self.asked = replace(self.asked, algorithm=opening.algorithm, settings=opening.settings)
+
     def saw(self, batch: pa.RecordBatch) -> None:
         """Keep some keys of what arrives."""
         if self.asked.shape.is_keyed and len(batch) and sum(map(len, self.sample)) < _SAMPLE:

@@ -170,12 +170,17 @@ def innermost(join: Join) -> Join:
     return behind.hybrid if isinstance(behind, XHybridJoin) else behind
 
 
+def plan_line(opening: Opening) -> str:
+    """What runs and why, in one line."""
+    why = f": {opening.why}" if opening.why else ""
+    return f"{opening.name} within {format_bytes(opening.memory_bytes)}{why}"
+
+
 def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:
     """Put an algorithm together; `stats` go on counting where there are some."""
     stats = JoinStats() if stats is None else stats
     stats.budget_bytes = opening.memory_bytes
-    why = f": {opening.why}" if opening.why else ""
-    stats.plan = f"{opening.name} within {format_bytes(opening.memory_bytes)}{why}"
+    stats.plan = plan_line(opening)
     _check(opening)
     budget = Budget(opening.memory_bytes - opening.reserve_bytes)
     parts = _Parts(opening, budget, stats)
