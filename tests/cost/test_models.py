@@ -118,7 +118,9 @@ def test_predicted_and_counted_cost_agree(masters, algorithm, memory, skew):
         ("chybridjoin", Settings(disk_buffer=16 * 4096, block_pages=1, parallel=16, front_share=0.3)),
     ],
 )
-def test_predicted_and_counted_cost_agree_where_blocks_are_chosen_together(masters, algorithm, settings, skew):
+def test_predicted_and_counted_cost_agree_where_blocks_are_chosen_together(
+    masters, algorithm, settings, skew
+):
     compare(masters, algorithm, ROWS, 0.1, skew, settings)
 
 
