@@ -13,6 +13,8 @@ from semistream import errors
 BUILTINS = {
     "SemistreamError": Exception,
     "InvalidInputError": ValueError,
+    "TooLittleMemoryError": ValueError,
+    "UnreachableRateError": ValueError,
     "UnsupportedTypeError": TypeError,
     "StoreError": OSError,
     "NotAStoreError": FileNotFoundError,

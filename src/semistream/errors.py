@@ -34,6 +34,18 @@ class InvalidInputError(SemistreamError, ValueError):
     """An argument, a schema or a configuration that cannot be used."""
 
 
+class TooLittleMemoryError(InvalidInputError):
+    """A budget that an algorithm cannot work in; `least_bytes` is what it needs, where that is known."""
+
+    least_bytes: int = 0
+
+
+class UnreachableRateError(InvalidInputError):
+    """A rate that no setting reaches; `best_per_s` is the highest that one does, where that is known."""
+
+    best_per_s: float = 0.0
+
+
 class UnsupportedTypeError(SemistreamError, TypeError):
     """A column type that a master cannot hold or be keyed by."""
 

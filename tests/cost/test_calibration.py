@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from statistics import median
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
-from tests.cost.simulated import master_of
+from tests.cost.simulated import ON, master_of, stream_of
 
 import semistream as ss
 from semistream.cost import calibration, costs_of
 from semistream.cost.calibration import _place
 from semistream.cost.disks import MeasuredCosts, ProfileCosts
 from semistream.errors import InvalidInputError
+from semistream.joins.division import divide
+from semistream.joins.opening import Opening, open_join
+from semistream.joins.registry import Settings
+from semistream.joins.sides import shape_join
+from semistream.master.disk.profiles import PROFILES
+from semistream.master.storage import ObjectStorage
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +67,79 @@ def test_measured_once_and_kept(master, cache):
     # More bytes take longer, and many blocks together less than one after the other.
     assert found.disk.random_s(1, 1 << 20, 4096) > found.disk.random_s(1, 4096, 4096)
     assert found.disk.random_s(64, 4096, 4096) < 64 * found.disk.random_s(1, 4096, 4096)
+
+
+def test_what_cannot_be_kept_is_not_lost(master, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SEMISTREAM_CACHE_DIR", str(tmp_path / "file"))
+    found = ss.calibrate(master)
+    assert isinstance(found.disk, MeasuredCosts)
+    assert "not kept" in found.origin
+    assert "SEMISTREAM_CACHE_DIR" in found.origin
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """A master that Arrow reaches as it does an object store."""
+
+    def opened(folder, rows=2_000):
+        master_of(tmp_path / folder / "m", rows, "key", 1.0)
+        return ss.open_master(
+            "m", filesystem=pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
+        )
+
+    return opened
+
+
+def test_the_defaults_of_an_object_store_are_for_masters_in_one(master, remote, cache):
+    there = costs_of(remote("far"), "direct")
+    assert there.disk == ProfileCosts(PROFILES["object-store"])
+    assert "object-store" in there.origin
+    assert costs_of(master, "direct").disk == ProfileCosts(PROFILES["nvme"])
+
+
+def test_a_join_with_a_master_in_an_object_store_has_its_default_buffer(remote):
+    far = remote("far")
+    shape = shape_join(next(stream_of(10, 0.0)).schema, far, on=ON)
+    sizes = {}
+    for disk in ("direct", "object-store", "nvme"):
+        options = {"memory_bytes": 64 << 20, "disk_kind": disk, "settings": Settings()}
+        found = divide("meshjoin", far, shape, **options, row_heap_bytes=0.0, tuple_heap_bytes=0.0)
+        sizes[disk] = found.parts["disk buffer"]
+        opened = open_join(Opening("meshjoin", far, shape, 64 << 20, disk, 0.0, Settings()))
+        assert found.parts["disk buffer"] == opened.budget.taken["disk buffer"]
+        opened.close()
+    assert sizes["direct"] == pytest.approx(sizes["object-store"], rel=0.01)
+    assert sizes["direct"] > 2 * sizes["nvme"]
+
+
+def test_an_object_store_is_calibrated_per_bucket(remote, cache):
+    far = remote("far", 70_000)
+    assert far.pages >= calibration._LEAST_PAGES
+    found = ss.calibrate(far)
+    assert costs_of(far, "direct").disk == found.disk
+    assert costs_of(far, "direct").origin == "measured"
+    with pytest.raises(InvalidInputError, match="on another disk"):
+        ss.calibrate(remote("small"))
+
+
+def test_buckets_are_told_apart(tmp_path, cache):
+    base = pafs._MockFileSystem()
+    places = set()
+    for root in ("one/a", "one/b", "two/a"):
+        base.create_dir(root)
+        there = ObjectStorage(base, f"{root}/m", location="m")
+        places.add(_place(Described(there), "direct"))
+        within = ObjectStorage(pafs.SubTreeFileSystem(root, base), "m", location="m")
+        places.add(_place(Described(within), "direct"))
+    assert len(places) == 2
+
+
+@dataclass
+class Described:
+    """A master, as far as it is asked where it is."""
+
+    storage: ObjectStorage
 
 
 def test_not_remembered_on_request(master, cache):

@@ -59,11 +59,11 @@ def masters(tmp_path_factory):
     return master
 
 
-def deviation(masters, algorithm, rows, memory, skew):
+def deviation(masters, algorithm, rows, memory, skew, settings):
     """How far the predicted seconds of a tuple are from the counted ones, the standard error of these, and all of it in words."""
     master = masters(rows, "frequency" if algorithm in BY_FREQUENCY else "key", skew)
     memory_bytes = int(memory * 120 * rows) if algorithm != "in-memory" else 400 * rows
-    settings = within(SETTINGS[algorithm], memory_bytes)
+    settings = within(settings, memory_bytes)
     asked = case(algorithm, master, skew, memory_bytes, settings)
     loop = predict(asked)
     front, share = asked.division.front_rows, max(1 - loop.front_share, 0.01)
@@ -97,8 +97,8 @@ def error_of(found):
     return float(np.std(found, ddof=1) / np.sqrt(len(found)) / np.mean(found)) if len(found) > 1 else 1.0
 
 
-def compare(masters, algorithm, rows, memory, skew):
-    off, error, shown = deviation(masters, algorithm, rows, memory, skew)
+def compare(masters, algorithm, rows, memory, skew, settings=None):
+    off, error, shown = deviation(masters, algorithm, rows, memory, skew, settings or SETTINGS[algorithm])
     assert error <= SURE, f"counted too little: {shown}"
     assert abs(off) <= WITHIN, shown
 
@@ -107,6 +107,21 @@ def compare(masters, algorithm, rows, memory, skew):
 @pytest.mark.parametrize("algorithm", SETTINGS)
 def test_predicted_and_counted_cost_agree(masters, algorithm, memory, skew):
     compare(masters, algorithm, ROWS, memory, skew)
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("hybridjoin", Settings(disk_buffer=16 * 4096, block_pages=1, parallel=16)),
+        ("hybridjoin", Settings(disk_buffer=16 * 4096, block_pages=4, parallel=4)),
+        ("chybridjoin", Settings(disk_buffer=16 * 4096, block_pages=1, parallel=16, front_share=0.3)),
+    ],
+)
+def test_predicted_and_counted_cost_agree_where_blocks_are_chosen_together(
+    masters, algorithm, settings, skew
+):
+    compare(masters, algorithm, ROWS, 0.1, skew, settings)
 
 
 def test_a_batch_that_ends_between_two_reads_is_part_of_the_model(masters):

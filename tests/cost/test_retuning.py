@@ -128,6 +128,77 @@ def test_a_slow_stream_is_served_with_less_memory_and_a_fast_one_with_all(master
     assert 2 <= joined.stats.retuned <= 4
 
 
+def paced(stream, master, rate, *, algorithm="chybridjoin", disk="ssd-sata", memory=600_000, how="inner"):
+    """Run it at a constant rate: the keys of the output, and how much memory was in use after how many tuples."""
+    tuples = sum(map(len, stream))
+    joined = None
+    clock = Timed(Phases(((tuples, rate),)), now=lambda: joined.stats.disk_seconds, rows=tuples)
+    joined = ss.join(
+        iter(stream),
+        master,
+        on=ON,
+        how=how,
+        memory=memory,
+        disk=disk,
+        algorithm=algorithm,
+        arrivals=clock,
+        tuning="dynamic",
+    )
+    keys, used = Counter(), []
+    for batch in joined:
+        keys.update(batch.column("product_id").to_pylist())
+        used.append((joined.stats.tuples, joined.stats.used_bytes))
+        assert joined.stats.used_bytes <= joined.stats.budget_bytes <= memory
+    assert keys == Counter(pa.Table.from_batches(stream).column("product_id").to_pylist())
+    return joined.stats, used
+
+
+def test_a_skew_that_drifts_at_a_constant_rate_is_followed(master):
+    """The least memory for a rate depends on the skew: a uniform stream needs more of it than a skewed one."""
+    rate = 0.5 * ss.tune("chybridjoin", master, memory=525_000, skew=0.0, disk="ssd-sata").rate_per_s
+    stream = [*batches(1.3, 140), *batches(0.0, 140), *batches(1.3, 140)]
+    stats, used = paced(stream, master, rate)
+    third = 140 * 2048
+    skewed, uniform, again = (
+        max(taken for at, taken in used if low < at <= high)
+        for low, high in ((0.6 * third, third), (1.6 * third, 2 * third), (2.6 * third, 3 * third))
+    )
+    assert uniform > 1.3 * skewed
+    assert again < uniform / 1.3
+    assert 3 <= stats.retuned <= 5
+
+
+def test_a_stream_that_stays_as_it_is_at_a_constant_rate_is_tuned_once(master):
+    rate = 0.5 * ss.tune("chybridjoin", master, memory=525_000, skew=0.8, disk="ssd-sata").rate_per_s
+    stats, _ = paced(batches(0.8, 200), master, rate)
+    assert stats.retuned <= 1
+
+
+def test_misses_that_begin_at_a_constant_rate_are_followed(master):
+    rate = (
+        0.5 * ss.tune("hybridjoin", master, memory=525_000, skew=0.5, misses=0.3, disk="ssd-sata").rate_per_s
+    )
+    unknown = [
+        batch.set_column(
+            batch.schema.get_field_index("product_id"),
+            batch.schema.field("product_id"),
+            pa.array(
+                [key + ROWS * (i % 10 < 3) for i, key in enumerate(batch.column("product_id").to_pylist())]
+            ),
+        )
+        for batch in batches(0.5, 100)
+    ]
+    stream = [*batches(0.5, 100), *unknown]
+    stats, used = paced(stream, master, rate, algorithm="hybridjoin", how="left")
+    half = 100 * 2048
+    before, after = (
+        max(taken for at, taken in used if low < at <= high)
+        for low, high in ((0.6 * half, half), (1.6 * half, 2 * half))
+    )
+    assert after > 1.2 * before
+    assert 2 <= stats.retuned <= 4
+
+
 def test_a_steady_stream_is_left_alone(master):
     shape = shape_join(batches(0.0, 1)[0].schema, master, on=ON)
     opening = Opening("meshjoin", master, shape, 300_000, DISK, 0.0, Settings(parallel=1))

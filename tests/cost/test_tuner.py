@@ -199,6 +199,58 @@ def test_the_curve_falls_on_both_sides_of_the_optimum(master):
     assert buffers[0].rate_per_s < found.rate_per_s > buffers[-1].rate_per_s
 
 
+@pytest.mark.parametrize("name", ["meshjoin", "hybridjoin", "cmeshjoin"])
+def test_the_curve_for_a_rate_is_the_least_memory_for_it(master, name):
+    """MESH, figure 5(a): with a disk buffer far too small or far too large the same rate takes more memory."""
+    rate = 0.9 * ss.tune(name, master, memory=900_000, skew=1.0, disk=DISK).rate_per_s
+    found = ss.tune(name, master, rate=rate, skew=1.0, disk=DISK)
+    asked = question(name, master, 1.0)
+    assert len(found.curve) >= 5
+    for point in found.curve:
+        assert point.rate_per_s >= rate
+        less = asked.point(int(0.94 * point.memory_bytes), point.settings)
+        assert less is None or less.rate_per_s < rate * (1.0 if name != "cmeshjoin" else 1.03)
+    by_buffer = [p.memory_bytes for p in found.curve if p.settings.front_share == found.settings.front_share]
+    assert by_buffer[0] > 1.02 * found.memory_bytes < by_buffer[-1]
+    assert min(by_buffer) >= 0.95 * found.memory_bytes
+
+
+def test_an_answer_says_how_the_memory_is_divided(master):
+    found = ss.tune("chybridjoin", master, memory=1_000_000, skew=1.0, disk=DISK)
+    assert set(found.memory) == {"disk buffer", "hot rows", "window", "index"}
+    assert 0.97 * 1_000_000 < sum(found.memory.values()) <= 1_000_000
+    assert found.settings.disk_buffer == found.block_pages * found.parallel * master.page_bytes
+    for word in (*found.memory, f"{found.window_tuples:,} tuples", f"1 x {found.block_pages} pages"):
+        assert word in str(found)
+    scan = ss.tune("meshjoin", master, memory=1_000_000, skew=1.0, disk=DISK)
+    assert (scan.block_pages, scan.parallel) == (0, 1)
+    assert "pages" not in str(scan)
+
+
+def test_an_answer_says_where_its_factors_come_from(master, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMISTREAM_CACHE_DIR", str(tmp_path))
+    assert ss.tune("meshjoin", master, memory="1MB", skew=1.0, disk=DISK).origin == DISK
+    assert ss.tune("meshjoin", master, memory="1MB", skew=1.0).origin.startswith("defaults")
+
+
+def test_blocks_are_chosen_one_at_a_time_where_a_disk_has_one_arm(master):
+    assert ss.tune("hybridjoin", master, memory=1_000_000, skew=1.0, disk=DISK).parallel == 1
+
+
+@pytest.mark.parametrize("name", ["hybridjoin", "chybridjoin"])
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+@pytest.mark.parametrize("disk", ["ssd-sata", "nvme", "object-store"])
+def test_blocks_are_chosen_together_where_a_disk_has_a_queue_and_that_is_faster(master, disk, skew, name):
+    found = ss.tune(name, master, memory=500_000, skew=skew, disk=disk)
+    for parallel in (1, Settings().parallel):
+        fixed = ss.tune(name, master, memory=500_000, skew=skew, disk=disk, parallel=parallel)
+        assert found.rate_per_s >= 0.97 * fixed.rate_per_s
+    plain = question(name, master, skew, disk).point(
+        500_000, Settings()
+    )  # as a join has it that nobody tunes
+    assert found.rate_per_s >= 0.97 * plain.rate_per_s
+
+
 def test_skew_is_taken_from_a_sample(master):
     sample = pa.Table.from_batches(list(itertools.islice(stream_of(ROWS, 1.2), 20)))
     found = ss.tune("meshjoin", master, memory="1MB", sample=sample, on={"product_id": "id"}, disk=DISK)

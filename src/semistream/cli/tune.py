@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,15 @@ from rich.table import Table
 
 from semistream.config import format_bytes
 from semistream.cost import Calibration, Tuning, calibrate, tune
+from semistream.cost.calibration import DEFAULTS
 from semistream.cost.disks import MeasuredCosts
 from semistream.cost.question import Point
-from semistream.errors import InvalidInputError, MissingDependencyError
+from semistream.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    TooLittleMemoryError,
+    UnreachableRateError,
+)
 from semistream.joins.registry import SCANNING
 from semistream.master import Master, open_master
 
@@ -25,6 +32,14 @@ _SAMPLE_ROWS = 200_000
 _PLOT = "tune.png"
 _TUNED = ("meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin")
 _BY_FREQUENCY = ("x-hybridjoin", "optimised-x-hybridjoin")
+_PARTS = {  # the table's columns, and the parts of the memory that are in them
+    "disk buffer": ("disk buffer",),
+    "hot rows": ("hot rows", "pinned pages"),
+    "window": ("window",),
+    "index": ("index",),
+}
+_CALIBRATE = "; run semistream calibrate first to measure them"
+_Number = Callable[[Point], float]
 
 
 def add_commands(commands: Any) -> None:
@@ -83,26 +98,41 @@ def run_tune(chosen: argparse.Namespace) -> int:
         except InvalidInputError as error:
             refused.append(error)
     if not found:
-        raise refused[0]
+        raise _nearest(refused)
     found.sort(
         key=lambda t: (t.memory_bytes, -t.rate_per_s) if chosen.rate else (-t.rate_per_s, t.memory_bytes)
     )
     _show(found)
     plot = chosen.plot or (_PLOT if chosen.plot is None and importlib.util.find_spec("matplotlib") else "")
     if plot:
-        _plot(found, Path(plot))
+        _plot(found, Path(plot), by_rate=chosen.rate is not None)
         Console().print(f"curves around each optimum: {plot}", highlight=False)
     return 0
 
 
-def _sample(path: str) -> pa.RecordBatch | None:
+def _nearest(refused: list[InvalidInputError]) -> InvalidInputError:
+    """Of the algorithms that cannot do it the one that comes nearest: the highest rate, or the smallest memory."""
+
+    def far(error: InvalidInputError) -> tuple[bool, float]:
+        if isinstance(error, UnreachableRateError) and error.best_per_s:
+            return False, -error.best_per_s
+        if isinstance(error, TooLittleMemoryError) and error.least_bytes:
+            return False, error.least_bytes
+        return True, 0.0
+
+    return min(refused, key=far)
+
+
+def _sample(path: str) -> pa.RecordBatch:
     """The first tuples of a Parquet file."""
+    hint = "Give a Parquet file of some tuples of the stream."
     try:
-        return next(pq.ParquetFile(path).iter_batches(_SAMPLE_ROWS), None)
+        first = next((b for b in pq.ParquetFile(path).iter_batches(_SAMPLE_ROWS) if len(b)), None)
     except (OSError, pa.ArrowInvalid) as error:
-        raise InvalidInputError(
-            f"--sample {path}", found=str(error), hint="Give a Parquet file of some tuples of the stream."
-        ) from error
+        raise InvalidInputError(f"--sample {path}", found=str(error), hint=hint) from error
+    if first is None:
+        raise InvalidInputError(f"--sample {path}", found="no tuple in it", hint=hint)
+    return first
 
 
 def _check_plot(path: str | None) -> None:
@@ -128,24 +158,38 @@ def _on(words: str | None) -> dict[str, str] | None:
 
 def _show(found: list[Tuning]) -> None:
     console = Console(highlight=False)
-    table = Table(box=None)
-    for column in ("algorithm", "memory", "disk buffer", "hot rows", "from memory", "tuples/s"):
-        table.add_column(column, justify="left" if column == "algorithm" else "right")
+    rates = _table("algorithm", "memory", "blocks", "tuples wait", "from memory", "tuples/s")
+    memory = _table("of the memory", *_PARTS)
     for tuning in found:
-        share = tuning.settings.front_share
-        table.add_row(
+        rates.add_row(
             tuning.algorithm,
             format_bytes(tuning.memory_bytes),
-            format_bytes(tuning.settings.disk_buffer) if tuning.settings.disk_buffer else "",
-            "" if share is None else f"{share:.0%}",
+            tuning.blocks,
+            f"{tuning.window_tuples:,}" if tuning.window_tuples else "",
             f"{tuning.front_share:.0%}",
             f"{tuning.rate_per_s:,.0f}",
         )
-    console.print(table)
-    console.print(f"use {found[0]}")
+        sizes = [sum(tuning.memory.get(part, 0) for part in parts) for parts in _PARTS.values()]
+        memory.add_row(tuning.algorithm, *(format_bytes(size) if size else "" for size in sizes))
+    console.print(rates)
+    console.print(memory)
+    console.print(
+        f"factors: {found[0].origin}{_CALIBRATE if found[0].origin.startswith(DEFAULTS) else ''}",
+        soft_wrap=True,
+    )
+    console.print(f"use {found[0]}", soft_wrap=True)
 
 
-def _plot(found: list[Tuning], path: Path) -> None:
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None)
+    table.add_column(first, no_wrap=True)
+    for column in others:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _plot(found: list[Tuning], path: Path, *, by_rate: bool) -> None:
+    """The rate for a memory over the parameters, or the memory for a rate (MESH, figure 5)."""
     try:
         import matplotlib.figure
     except ModuleNotFoundError as error:
@@ -163,18 +207,20 @@ def _plot(found: list[Tuning], path: Path) -> None:
             for p in tuning.curve
             if p.settings.disk_buffer == tuning.settings.disk_buffer and p.settings.front_share is not None
         ]
-        _line(buffer, tuning.algorithm, by_buffer, lambda p: (p.settings.disk_buffer or 0) / 1e6)
-        _line(share, tuning.algorithm, by_share, lambda p: 100 * (p.settings.front_share or 0.0))
-    buffer.set(xscale="log", xlabel="disk buffer, MB", ylabel="predicted tuples/s", ylim=(0, None))
+        y = (lambda p: p.memory_bytes / 1e6) if by_rate else (lambda p: p.rate_per_s)
+        _line(buffer, tuning.algorithm, by_buffer, lambda p: (p.settings.disk_buffer or 0) / 1e6, y)
+        _line(share, tuning.algorithm, by_share, lambda p: 100 * (p.settings.front_share or 0.0), y)
+    ylabel = "least memory, MB" if by_rate else "predicted tuples/s"
+    buffer.set(xscale="log", xlabel="disk buffer, MB", ylabel=ylabel, ylim=(0, None))
     share.set(xlabel="% of the rest for hot rows")
     buffer.legend(frameon=False)
     figure.savefig(path, dpi=150)
 
 
-def _line(axes: Any, label: str, points: list[Point], x: Any) -> None:
+def _line(axes: Any, label: str, points: list[Point], x: _Number, y: _Number) -> None:
     if points:
         points = sorted(points, key=x)
-        axes.plot([x(p) for p in points], [p.rate_per_s for p in points], marker=".", label=label)
+        axes.plot([x(p) for p in points], [y(p) for p in points], marker=".", label=label)
 
 
 def run_calibrate(chosen: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from semistream.config import format_bytes
 from semistream.cost.calibration import costs_of
 from semistream.cost.misses import Misses, estimated_misses
-from semistream.cost.question import Point, Question, keys_of, usual_parallel
+from semistream.cost.question import Point, Question, keys_of, may_be_alone, usual_parallel
 from semistream.cost.skew import estimated_skew
 from semistream.cost.tuner import best_rate, least_memory
 from semistream.errors import InvalidInputError
@@ -118,4 +118,5 @@ def _question(opening: Opening, skew: float, misses: float = 0.0) -> Question:
         opening.heap_bytes,
         usual_parallel(opening.disk_kind),
         misses,
+        may_be_alone(opening.disk_kind),
     )

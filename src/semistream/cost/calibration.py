@@ -19,6 +19,7 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 
 from semistream.cost.disks import DiskCosts, MeasuredCosts, ProfileCosts
 from semistream.cost.overheads import scan_turns, step_turns
@@ -32,6 +33,7 @@ from semistream.joins.sides import shape_join
 from semistream.master import Master, build_master
 from semistream.master.disk import aligned_buffer
 from semistream.master.disk.profiles import PROFILES
+from semistream.master.storage import LocalStorage, ObjectStorage
 from semistream.workload import Uniform, Workload
 
 _BLOCK_PAGES = (1, 8, 64, 512)
@@ -44,6 +46,7 @@ _TUPLES = 1 << 16
 _RUN = ("meshjoin", "cmeshjoin", "hybridjoin", "inlj")
 _TEMPORARY_ROWS = 400_000
 _FORMAT = 4
+DEFAULTS = "defaults: never calibrated here"
 Beside = tuple[tuple[int, float], ...]  # bytes of a scan's read, how many times as long as alone
 
 
@@ -69,9 +72,9 @@ def costs_of(master: Master, disk: str) -> Calibration:
     """A profile's factors, those kept for this machine and disk, or the defaults."""
     if disk in PROFILES:
         return _of_profile(disk)
-    kept = _load(_place(master, disk))
-    return kept or Calibration(
-        ProfileCosts(PROFILES["nvme"]), PRICES["default"], {}, "defaults: never calibrated here"
+    usual = "nvme" if master.is_local else "object-store"
+    return _load(_place(master, disk)) or Calibration(
+        ProfileCosts(PROFILES[usual]), PRICES["default"], {}, f"{DEFAULTS}, reads as on {usual}"
     )
 
 
@@ -85,7 +88,8 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
     Args:
         master: Any master on the disk in question; it is only read.
         disk: "direct" or "buffered"; a profile's factors are returned as they are.
-        remember: Keep the result for `tune` and `join` on this machine and disk.
+        remember: Keep the result for `tune` and `join` on this machine and disk; of an object store, per bucket. Where the cache
+            directory cannot be written, `origin` says so.
     """
     check_disk(disk)
     if disk in PROFILES:
@@ -98,7 +102,7 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
         small = _temporary_master(Path(folder))
         there = small if master is None else master
         if there.pages < _LEAST_PAGES:  # too few to read blocks of, or many at once
-            if _place(there, disk) != _place(small, disk):
+            if _device(there) != _device(small):
                 raise InvalidInputError(
                     f"calibrating with {there.path}",
                     found=f"{there.pages:,} pages, on another disk than the temporary directory",
@@ -112,7 +116,11 @@ def calibrate(master: Master | None = None, *, disk: str = "direct", remember: b
         reads = replace(reads, slowed=beside)
         found = Calibration(reads, prices, {**spread, "c_IO": read_spread}, "measured")
         if remember:
-            _keep(_place(there, disk), found)
+            try:
+                _keep(_place(there, disk), found)
+            except OSError as error:  # what was measured is not lost with the place to keep it
+                hint = "set SEMISTREAM_CACHE_DIR to a directory that can be written"
+                return replace(found, origin=f"measured, but not kept ({error}): {hint}")
         return found
 
 
@@ -241,15 +249,28 @@ def _spread(values: list[float]) -> float:
 
 
 def _place(master: Master, disk: str) -> Path | None:
-    """The file for this machine and the device that a master is on; None where that is no local file system."""
+    """The file for this machine and where a master is; None where that is nowhere any more."""
     own, usual = os.environ.get("SEMISTREAM_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     root = Path(own) if own else Path(usual or Path.home() / ".cache") / "semistream"
     try:
-        device = Path(master.path).stat().st_dev
+        device = _device(master)
     except OSError:
         return None
     what = f"{platform.node()} {platform.machine()} {os.cpu_count()} {device} {disk} {_FORMAT}"
     return Path(root, "calibration", f"{hashlib.blake2b(what.encode(), digest_size=8).hexdigest()}.json")
+
+
+def _device(master: Master) -> str:
+    """What reads go to: a device of this machine, or a bucket."""
+    storage = master.storage
+    if isinstance(storage, LocalStorage):
+        return str(Path(storage.root).stat().st_dev)
+    if not isinstance(storage, ObjectStorage):
+        return master.path
+    filesystem, path = storage.filesystem, storage.root
+    while isinstance(filesystem, pafs.SubTreeFileSystem):
+        filesystem, path = filesystem.base_fs, f"{filesystem.base_path}{path}"
+    return f"{filesystem.type_name}://{path.strip('/').split('/')[0]}"
 
 
 def _keep(place: Path | None, found: Calibration) -> None:

@@ -52,29 +52,67 @@ class Case:
 
 @dataclass(frozen=True)
 class Loop:
-    """One iteration in steady state: what it does, for how many tuples."""
+    """One iteration in steady state: what it does, for how many tuples; each term of c_loop is a method."""
 
-    tuples: float  # w: finished
+    tuples: float  # w: finished; w_N + w_S
     io_s: float
     loaded: float = 0.0  # master rows in the pages that were read
     probes: float = 0.0  # of the window by master rows
     front_probes: float = 0.0  # of rows in memory by tuples
-    waited: float = 0.0  # of the tuples
+    waited: float = 0.0  # w_S, of the tuples
     front_share: float = 0.0  # of the tuples, answered in memory
     steps: float = 0.0  # reads that are waited for, with what each costs beside
 
+    def read_pages_s(self) -> float:
+        """Read pages: c_IO(b), or c_IO(k) with the index page."""
+        return self.io_s
+
+    def find_keys_s(self, case: Case) -> float:
+        """Find the keys in the pages that were read: b (v_P / v_R) c_P."""
+        return self.loaded * case.prices.parse_s
+
+    def probe_window_s(self, case: Case) -> float:
+        """Rows of the master look for waiting tuples: b (v_P / v_R) c_H, k_T c_H, or (k_T + l_T) c_H."""
+        return self.probes * case.prices.probe_s
+
+    def probe_rows_s(self, case: Case) -> float:
+        """Tuples look for rows in memory: w c_H."""
+        return self.front_probes * case.prices.probe_s
+
+    def read_stream_s(self, case: Case) -> float:
+        """Read tuples from the stream: w c_S."""
+        return self.tuples * case.prices.read_s
+
+    def append_s(self, case: Case) -> float:
+        """Let those wait that no row in memory answers: w_S c_A."""
+        return self.waited * case.prices.append_s
+
+    def remove_s(self, case: Case) -> float:
+        """Let them go: w_S c_E."""
+        return self.waited * case.prices.remove_s
+
+    def output_s(self, case: Case) -> float:
+        """Put rows out: w c_O, of which every tuple that has a row gives one."""
+        return self.tuples * (1.0 - case.misses) * case.prices.output_s
+
+    def steps_s(self, case: Case) -> float:
+        """What iterations cost beside, for which the papers have no term."""
+        return self.steps * case.prices.step_s(case.algorithm)
+
     def reading_seconds(self, case: Case) -> float:
         """Reads, and the keys found in them: work of one thread, where reading and joining have one each."""
-        return self.io_s + self.loaded * case.prices.parse_s
+        return self.read_pages_s() + self.find_keys_s(case)
 
     def cpu_seconds(self, case: Case) -> float:
-        """All that is not reading; every tuple that has a row gives one."""
-        prices = case.prices
+        """All that is not reading."""
         return (
-            self.tuples * (prices.read_s + (1.0 - case.misses) * prices.output_s)
-            + (self.probes + self.front_probes) * prices.probe_s
-            + self.waited * (prices.append_s + prices.remove_s)
-            + self.steps * prices.step_s(case.algorithm)
+            self.read_stream_s(case)
+            + self.output_s(case)
+            + self.probe_window_s(case)
+            + self.probe_rows_s(case)
+            + self.append_s(case)
+            + self.remove_s(case)
+            + self.steps_s(case)
         )
 
     def seconds(self, case: Case) -> float:

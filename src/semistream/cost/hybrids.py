@@ -4,16 +4,26 @@
     X-HYBRIDJOIN              c_IO(k) + (k_T + l_T) c_H + w (c_O + c_E + c_S + c_A)
     Optimised X-HYBRIDJOIN    c_IO(k) + k_T c_H + (w_N + w_S) c_H + w (c_O + c_S) + w_S (c_E + c_A)
 
-All of them hang on w, the tuples that one iteration finishes.
+All of them hang on w = w_N + w_S, the tuples that one iteration finishes: w_N answered by rows in memory, w_S that waited. k_T and l_T are
+the rows of a block and of the pinned pages.
 
-Where the papers are wrong or loose: they take w from a window filled afresh, as h_S times the chance of the block that is
-read, with the blocks weighed by a power law that holds only near its middle (OPT-X) or scaled by (1 - p) once too often
-(X-HYBRID eq. 9). But who waits is not a fresh sample: tuples of popular blocks have just been taken out. So here time is
+Where the papers are wrong or loose (counted in tests/cost/test_papers.py, with figures in docs/decisions/013-cost-models.md):
+
+- OPT-X eq. 2 has no c_H for the w_S tuples that look into H_R in vain. Ours has (w_N + w_S) c_H.
+- X-HYBRID eq. 9 multiplies the chances of a match by (1 - p): that is how far the number of matches varies, not how many there are.
+- OPT-X eq. 4 drops Euler's constant from both of its sums. Its eqs. 5 and 8 are power laws whose exponents come from doubling one
+  size at one setting: tangents, that hold only there, and not even there without the factor that they leave out.
+- All take w from a window filled afresh, as h_S times the chance of the block that is read, on average over all blocks.
+
+But who waits is not a fresh sample: tuples of popular blocks have just been taken out. So here time is
 counted in tuples that arrive. A block with chance q that nobody waits for is asked for after 1/q tuples on average; the
 tuple that asks then needs T more to become the oldest, when the block is read and the 1 + q T tuples that have come for it
 leave together. T is the same for all blocks, and is found from the window being full:
 
     sum over blocks of q T (1 + q T / 2) / (1 + q T) = h_S          reads per tuple = sum of q / (1 + q T)          w = 1 / that
+
+One row a key is taken for granted: where keys repeat, a tuple puts out more rows than the model has c_O for, and with how="left" one without a
+row puts one out too.
 
 Tuples that have no row are nobody's match: each leaves when it has become the oldest and its page was read for it, a read of its own,
 with which all leave who wait for rows of that block. So a block may be read before the T of its oldest is up. With misses m, of

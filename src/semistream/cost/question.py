@@ -21,6 +21,7 @@ from semistream.joins.pagefinder import check_indexed
 from semistream.joins.registry import LOOKING_UP, Settings, check_algorithm
 from semistream.joins.sides import JoinShape, On, pairs_of, shape_join
 from semistream.master import Master
+from semistream.master.disk.profiles import PROFILES
 from semistream.memory.leaves import leaves_of
 
 _PAYLOAD_BYTES = 12  # of a stream tuple beside its key, where no stream is shown: the papers' 20 B
@@ -50,6 +51,7 @@ class Question:
     tuple_heap_bytes: float
     parallel: int
     misses: float = 0.0  # the share of tuples that have no row
+    may_be_alone: bool = False  # one block at a time is to be tried too, whatever `parallel` is
 
     def case(self, memory_bytes: int, settings: Settings) -> Case:
         """For the models."""
@@ -136,12 +138,19 @@ def ask(
         string_bytes_of(shape, typical),
         parallel if parallel is not None else usual_parallel(disk),
         check_misses(seen.share if misses is None else misses),
+        may_be_alone=parallel is None and may_be_alone(disk),
     )
 
 
 def usual_parallel(disk: str) -> int:
-    """Blocks that are chosen together: one on a simulated disk, as in the papers."""
-    return Settings().parallel if disk in ("direct", "buffered") else 1
+    """Blocks that are chosen together: one where a disk does one thing at a time, as in the papers."""
+    profile = PROFILES.get(disk)
+    return 1 if profile is not None and profile.queue_depth == 1 else Settings().parallel
+
+
+def may_be_alone(disk: str) -> bool:
+    """Whether large blocks one at a time may be as fast as small ones together: a simulated disk's queue takes either as well."""
+    return disk in PROFILES and usual_parallel(disk) > 1
 
 
 def keys_of(master: Master) -> int:

@@ -5,7 +5,8 @@ one that the join was tuned for, twice in a row, and the models promise a tenth 
 another algorithm.
 
 Where arrival times are known (`arrivals=`) it is the rate of arrival that is followed, as in the paper: to serve it with the least
-memory, and all that there is when more arrives. A join that takes tuples from an iterator cannot tell a slow stream from its own
+memory, and all that there is when more arrives. What is the least memory depends on skew and misses too: they are followed at the same time,
+also while the rate stays as it is. A join that takes tuples from an iterator cannot tell a slow stream from its own
 slowness, and would make itself slower and slower.
 """
 
@@ -88,15 +89,21 @@ class RateRetuner:
 
     asked: Opening  # with all the memory that there is
     rate: float | None = None  # of arrival, that the join is tuned for
+    skew: float = USUAL_SKEW  # the same
+    misses: float = 0.0  # the same
     drifted: int = 0  # looks in a row
     last: tuple[int, float] | None = None  # arrived, and seconds, at the last look
-    counted: tuple[int, int] = (0, 0)  # answered, and without a row, up to the last change
-    sample: NDArray[np.uint64] | None = None
+    counted: tuple[int, int] = (0, 0)  # answered, and without a row, up to the last look
+    sample: list[NDArray[np.uint64]] = field(default_factory=list)
+
+    def go_on_as(self, opening: Opening) -> None:
+        """With another algorithm from now on."""
+        self.asked = replace(self.asked, algorithm=opening.algorithm, settings=opening.settings)
 
     def saw(self, batch: pa.RecordBatch) -> None:
         """Keep some keys of what arrives."""
-        if self.sample is None and self.asked.shape.is_keyed and len(batch):
-            self.sample = self.asked.shape.codes(batch)[:_SAMPLE].copy()
+        if self.asked.shape.is_keyed and len(batch) and sum(map(len, self.sample)) < _SAMPLE:
+            self.sample.append(self.asked.shape.codes(batch)[:_SAMPLE].copy())
 
     def __call__(self, opened: OpenJoin, arrived: int, seconds: float) -> Opening | None:
         """What is to be opened in place of the join; None to go on."""
@@ -110,29 +117,32 @@ class RateRetuner:
         return self._look(opened, tuples / passed)
 
     def _look(self, opened: OpenJoin, rate: float) -> Opening | None:
-        same = self.rate is not None and _FEWER * self.rate <= rate <= _MORE * self.rate
-        self.drifted = 0 if same else self.drifted + 1
+        skew, misses = self._stream(opened)
+        same_rate = self.rate is not None and _FEWER * self.rate <= rate <= _MORE * self.rate
+        same_keys = abs(skew - self.skew) <= _DRIFT and abs(misses - self.misses) <= _MISSES_DRIFT
+        self.drifted = 0 if same_rate and same_keys else self.drifted + 1
         if self.drifted < _TWICE:
             return None
-        self.drifted, self.rate = 0, rate
-        skew, misses = self._stream(opened)
-        better = least_for(self.asked, skew, misses, _HEADROOM * rate)
-        now = opened.opening.memory_bytes
-        if _WORTH * now < better.memory_bytes <= now:
-            return None
+        self.drifted, self.rate, self.skew, self.misses = 0, rate, skew, misses
+        better, current = least_for(self.asked, skew, misses, _HEADROOM * rate), opened.opening
+        if _WORTH * current.memory_bytes < better.memory_bytes <= current.memory_bytes:
+            reached = rate_of(current, skew, misses)
+            # As much memory, but divided for another stream.
+            if reached >= rate or rate_of(better, skew, misses) < _GAIN * reached:
+                return None
         opened.join.stats.retuned += 1
         return better
 
     def _stream(self, opened: OpenJoin) -> tuple[float, float]:
-        """The skew, as far as a sample tells, and the share of misses."""
-        misses, self.counted = _misses(opened, self.counted, 0.0)
-        codes, self.sample = self.sample, None
-        if codes is None:
-            return USUAL_SKEW, misses
+        """The skew, as far as a sample tells, and the share of misses; as they were where nothing does."""
+        misses, self.counted = _misses(opened, self.counted, self.misses)
+        codes, self.sample = self.sample, []
+        if not codes:
+            return self.skew, misses
         try:
-            return _skew(codes, self.asked, misses), misses
+            return _skew(np.concatenate(codes), self.asked, misses), misses
         except InvalidInputError:
-            return USUAL_SKEW, misses
+            return self.skew, misses
 
 
 def _skew(codes: NDArray[np.uint64], opening: Opening, misses: float) -> float:

@@ -18,9 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.config import format_bytes, parse_bytes
+from semistream.cost.hybrids import blocks_at_once
+from semistream.cost.memory import memory_by_part
 from semistream.cost.question import Point, Question, ask
-from semistream.errors import InvalidInputError
+from semistream.errors import InvalidInputError, UnreachableRateError
 from semistream.front.steady import PLACES
+from semistream.joins.division import reads_ahead
 from semistream.joins.registry import Settings
 from semistream.joins.sides import On
 from semistream.master import Master
@@ -36,9 +39,14 @@ _KEPT = 4  # of all over the axes: the best of them is found with the finer inst
 _FINALISTS = ((8, PLACES // 2), (3, PLACES))
 _MOST_BUFFER = 1 << 30  # longer reads gain nothing on any disk
 _MOST_MEMORY = 1 << 44
+_MOST_BLOCK = (
+    16  # pages, where a real disk reads many blocks together: there is no seek that larger ones would spread
+)
 _NEAR_ENOUGH = 1.01  # to the least memory, or to the rate
 _LEAST_PART = 0.1  # of what is between the bounds of the least memory, cut off with every look
 _KNOWN = 4.0  # between the bounds of the least memory: settings change little from there on
+# The curve around the least memory: no settings need less than a little below it, or more than so many times as much.
+_HARDLY_LESS, _MOST_TIMES, _CURVE_NEAR_ENOUGH = 0.9, 64, 1.03
 _ROUNDS, _NEARBY = 3, 0.1  # in which memory and settings settle, and how far settings move in one
 _STEPS, _FEW_STEPS, _MARGIN, _MOST_STEP, _LEAST_POWER = 8, 2, 1.002, 1.5, 0.2
 
@@ -58,15 +66,29 @@ class Tuning:
     skew: float
     front_share: float
     window_tuples: int
-    curve: tuple[Point, ...]  # one parameter changed at a time, around the optimum
+    memory: dict[str, int]  # bytes by part
+    block_pages: int  # of a block that tuples choose; 0 where none is chosen
+    parallel: int  # blocks that are chosen together, as far as the disk buffer goes
+    origin: str  # of the factors
+    # One parameter changed at a time, around the optimum: the rate with this memory, or the memory for this rate.
+    curve: tuple[Point, ...]
 
     def __str__(self) -> str:
-        parts = [f"{self.algorithm} within {format_bytes(self.memory_bytes)}"]
-        if self.settings.disk_buffer:
-            parts.append(f"disk buffer {format_bytes(self.settings.disk_buffer)}")
-        if self.settings.front_share is not None:
-            parts.append(f"{self.settings.front_share:.0%} for hot rows")
-        return f"{', '.join(parts)}: about {self.rate_per_s:,.0f} tuples/s at skew {self.skew:.2f}"
+        beside = {"window": f" ({self.window_tuples:,} tuples)"}
+        if self.block_pages:
+            beside["disk buffer"] = f" ({self.blocks})"
+        parts = [
+            f"{name} {format_bytes(nbytes)}{beside.get(name, '')}" for name, nbytes in self.memory.items()
+        ]
+        return (
+            f"{self.algorithm} within {format_bytes(self.memory_bytes)} ({', '.join(parts)}): "
+            f"about {self.rate_per_s:,.0f} tuples/s at skew {self.skew:.2f}"
+        )
+
+    @property
+    def blocks(self) -> str:
+        """What is read at once, where tuples choose it; nothing elsewhere."""
+        return f"{self.parallel:,} x {self.block_pages:,} pages" if self.block_pages else ""
 
 
 def tune(
@@ -96,10 +118,11 @@ def tune(
         on: As in `join`; the master's key by default.
         columns: As in `join`.
         disk: "direct", "buffered" or a simulated disk's profile.
-        parallel: Blocks that are chosen together: 1 is the papers', and the default on a simulated disk.
+        parallel: Blocks that are chosen together: 1 is the papers', and the default where a disk does one thing at a time.
 
     Returns:
-        The parameters, the predicted rate and the curve around the optimum.
+        The parameters, the predicted rate and the curve around the optimum. Of the front stage the share of the memory is tuned, not the
+        threshold for admission, which moves by itself; and meshjoin's w follows from b, so that a cycle fills the window.
     """
     question = ask(
         algorithm,
@@ -119,21 +142,25 @@ def tune(
             hint="Give memory= for the best rate, or rate= for the least memory.",
         )
     if memory is not None:
-        memory_bytes = parse_bytes(memory, name="memory")
-        best = best_rate(question, memory_bytes)
+        best = best_rate(question, parse_bytes(memory, name="memory"))
     else:
         best = least_memory(question, float(rate or 0.0))
     best = question.point(best.memory_bytes, best.settings) or best  # exactly
-    division = question.case(best.memory_bytes, best.settings).division
+    case = question.case(best.memory_bytes, best.settings)
+    division, chosen = case.division, question.algorithm in _BLOCKS
     return Tuning(
-        question.algorithm,
-        best.settings,
-        best.memory_bytes,
-        best.rate_per_s,
-        question.skew,
-        best.front_share,
-        division.window_tuples,
-        tuple(_curve(question, best)),
+        algorithm=question.algorithm,
+        settings=best.settings,
+        memory_bytes=best.memory_bytes,
+        rate_per_s=best.rate_per_s,
+        skew=question.skew,
+        front_share=best.front_share,
+        window_tuples=division.window_tuples,
+        memory=memory_by_part(division),
+        block_pages=division.block_pages if chosen else 0,
+        parallel=blocks_at_once(case) if chosen else 1,
+        origin=question.costs.origin,
+        curve=tuple(_curve(question, best) if rate is None else _memory_curve(question, best, rate)),
     )
 
 
@@ -141,13 +168,33 @@ def best_rate(
     question: Question, memory_bytes: int, *, effort: Literal["usual", "little"] = "usual"
 ) -> Point:
     """The point of the highest rate within a memory."""
-    return _search(question, memory_bytes, effort)[0]
+    return _search(_together_or_alone(question, memory_bytes), memory_bytes, effort)[0]
+
+
+def _together_or_alone(question: Question, memory_bytes: int) -> Question:
+    """With as many blocks together as are usual, or with one large block: on a disk with a queue either may be faster."""
+    if not question.may_be_alone or question.algorithm not in _BLOCKS:
+        return question
+    alone = replace(question, parallel=1)
+    try:
+        rates = [_search(asked, memory_bytes, "little")[0].rate_per_s for asked in (question, alone)]
+    except InvalidInputError:  # which is said by the search that follows
+        return question
+    return alone if rates[1] > rates[0] else question
 
 
 def least_memory(question: Question, rate: float) -> Point:
     """The point of the least memory that reaches a rate."""
     if not rate > 0.0:
         raise InvalidInputError(f"rate={rate}", found="no rate", hint="Give tuples a second, more than 0.")
+    found = _least_memory(question, rate)
+    asked = _together_or_alone(question, found.memory_bytes)
+    if asked is question:
+        return found
+    return min(found, _least_memory(asked, rate), key=lambda point: point.memory_bytes)
+
+
+def _least_memory(question: Question, rate: float) -> Point:
     low, high = float(question.master.page_bytes), float(max(question.master.nbytes, 1 << 20)) * 2
     best = _search(question, int(high), "little")
     # Waiting tuples may take more than the master does.
@@ -159,11 +206,13 @@ def least_memory(question: Question, rate: float) -> Point:
     if best[0].rate_per_s < rate:
         best = min(best, _search(question, int(high), "usual"), key=_by_rate)
     if best[0].rate_per_s < rate:
-        raise InvalidInputError(
+        error = UnreachableRateError(
             f"{question.algorithm} at {rate:,.0f} tuples/s",
             found=f"at most {best[0].rate_per_s:,.0f}, with {format_bytes(best[0].memory_bytes)}",
             hint="Ask for less, or for another algorithm.",
         )
+        error.best_per_s = best[0].rate_per_s
+        raise error
     between = _Between(low, 0.0, high, best[0].rate_per_s)
     while between.ratio > _KNOWN and best[0].rate_per_s > _NEAR_ENOUGH * rate:
         memory = between.guess(rate)
@@ -298,13 +347,16 @@ def _axes(question: Question, memory_bytes: int) -> list[_Axis]:
     if name in _BLOCKS:
         together = question.parallel
 
+        ahead = reads_ahead(name, question.disk_kind, Settings(parallel=together))
+
         def blocks(settings: Settings, x: float) -> Settings:
             pages = max(1, round(min(most_pages, question.master.pages) ** x))
             if together == 1:
                 return replace(settings, block_pages=pages, disk_buffer=pages * page)
-            pages = min(pages, 16)
-            room = min(2 * together * pages * page, memory_bytes // 4)
-            return replace(settings, block_pages=pages, disk_buffer=max(room, 2 * pages * page))
+            halves = 2 if ahead else 1
+            pages = min(pages, _MOST_BLOCK) if ahead else pages
+            room = min(halves * together * pages * page, memory_bytes // 4)
+            return replace(settings, block_pages=pages, disk_buffer=max(room, halves * pages * page))
 
         axes.append(_Axis(blocks))
     elif name != "in-memory":
@@ -356,21 +408,51 @@ def _settings(question: Question, axes: list[_Axis], place: _Place) -> Settings:
 
 
 def _curve(question: Question, best: Point) -> Iterator[Point]:
+    """The rate with this memory, and other settings."""
+    for settings in _varied(question, best.settings):
+        found = question.point(best.memory_bytes, settings, small_places=_FINER_PLACES)
+        if found is not None:
+            yield found
+
+
+def _memory_curve(question: Question, best: Point, rate: float) -> Iterator[Point]:
+    """The least memory for this rate with other settings (MESH, figure 5a); none where no memory is enough."""
+    for settings in _varied(question, best.settings):
+        found = _memory_for(question, best, settings, rate)
+        if found is not None:
+            yield found
+
+
+def _memory_for(question: Question, best: Point, settings: Settings, rate: float) -> Point | None:
+    """From the bounds on: below it does not fit or is too slow; above it is fast enough, if ever."""
+    between = _Between(_HARDLY_LESS * best.memory_bytes, 0.0, float(best.memory_bytes), 0.0)
+    found: Point | None = None
+    while found is None and between.high < _MOST_TIMES * best.memory_bytes:
+        point = question.point(int(between.high), settings, small_places=_FINER_PLACES)
+        if point is not None and point.rate_per_s >= rate:
+            found = point
+            between.high_rate = point.rate_per_s
+        else:
+            between.low, between.low_rate = between.high, point.rate_per_s if point is not None else 0.0
+            between.high *= 2
+    while found is not None and between.ratio > _CURVE_NEAR_ENOUGH:
+        memory = between.guess(rate)
+        point = question.point(memory, settings, small_places=_FINER_PLACES)
+        between.tried(memory, point.rate_per_s if point is not None else 0.0, rate)
+        found = point if point is not None and point.rate_per_s >= rate else found
+    return found
+
+
+def _varied(question: Question, settings: Settings) -> Iterator[Settings]:
     """The disk buffer from far too small to far too large, then the share of the hot rows; the rest as it is."""
-    settings, page = best.settings, question.master.page_bytes
+    page = question.master.page_bytes
     if settings.disk_buffer:
         for factor in 2.0 ** np.arange(-3, 4):
             pages = max(1, round(settings.disk_buffer * factor / page))
             changed = replace(settings, disk_buffer=pages * page)
-            if question.algorithm in _BLOCKS and question.parallel == 1:
+            if question.algorithm in _BLOCKS and settings.parallel == 1:
                 changed = replace(changed, block_pages=pages)
-            found = question.point(best.memory_bytes, changed, small_places=_FINER_PLACES)
-            if found is not None:
-                yield found
+            yield changed
     if settings.front_share is not None:
         for share in np.linspace(0.1, 0.9, 5):
-            found = question.point(
-                best.memory_bytes, replace(settings, front_share=float(share)), small_places=_FINER_PLACES
-            )
-            if found is not None:
-                yield found
+            yield replace(settings, front_share=float(share))

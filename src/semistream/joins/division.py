@@ -6,10 +6,10 @@ the window gets what is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from semistream.config import format_bytes
-from semistream.errors import InvalidInputError
+from semistream.errors import TooLittleMemoryError
 from semistream.front import BYTES_PER_ROW, SKETCH_BYTES_PER_ROW
 from semistream.joins.hotrows import HotRows
 from semistream.joins.pagefinder import index_buffer_bytes
@@ -47,8 +47,13 @@ def reads_ahead(name: str, disk_kind: str, settings: Settings) -> bool:
     return disk_kind in ("direct", "buffered") and (name in (*SCANNING, "in-memory") or blocks)
 
 
+def default_disk(master: Master, disk_kind: str) -> str:
+    """Whose defaults a disk has: a real one's those of where the master is, which may be an object store."""
+    return "object-store" if disk_kind in ("direct", "buffered") and not master.is_local else disk_kind
+
+
 def disk_buffer_bytes(name: str, total_bytes: int, disk_kind: str, settings: Settings) -> int:
-    """Of both halves, where there are two."""
+    """Of both halves, where there are two; `disk_kind` is that of `default_disk`."""
     if settings.disk_buffer:
         return settings.disk_buffer
     if name in (*SCANNING, "in-memory"):
@@ -84,13 +89,24 @@ def front_rows(name: str, shape: JoinShape, left_bytes: int, heap_bytes: float, 
     return RowTable.capacity_for(layout, nbytes - _recorder_bytes(name, rows), heap_bytes)
 
 
+def _too_little(asked: str, *, found: str, least_bytes: int) -> TooLittleMemoryError:
+    hint = f"Raise memory= to at least {format_bytes(least_bytes, up=True)}."
+    error = TooLittleMemoryError(asked, found=found, hint=hint)
+    error.least_bytes = least_bytes
+    return error
+
+
+def _hot_bytes(shape: JoinShape, rows: int, heap_bytes: float) -> int:
+    return RowTable.bytes_for(RowTable.layout(HotRows.leaves(shape)), rows, heap_bytes)
+
+
 def _recorder_bytes(name: str, rows: int) -> int:
     return rows * (BYTES_PER_ROW + (SKETCH_BYTES_PER_ROW if name == BATCH_LOOKUP else 0))
 
 
 @dataclass(frozen=True)
 class Division:
-    """What an algorithm has to work with."""
+    """What an algorithm has to work with; `parts` are the bytes of each structure, by the name it has in the budget."""
 
     pages_at_once: int  # b: that one read may bring
     pinned_pages: int  # l
@@ -98,6 +114,7 @@ class Division:
     window_tuples: int  # h_S
     total_bytes: int
     block_pages: int = 1  # k
+    parts: dict[str, int] = field(default_factory=dict, hash=False)
 
 
 def divide(
@@ -112,46 +129,44 @@ def divide(
     tuple_heap_bytes: float,
 ) -> Division:
     """The parts that `open_join` would give, without opening anything."""
-    left = memory_bytes
-    if name in LOOKING_UP:
-        left -= index_buffer_bytes(master)
-    left -= index_bytes(master)
+    parts: dict[str, int] = {}
+    if name in LOOKING_UP and index_buffer_bytes(master):
+        parts["index buffer"] = index_buffer_bytes(master)
+    parts["index"] = index_bytes(master)
     halves = 2 if reads_ahead(name, disk_kind, settings) else 1
-    size, rows = buffer_sizes(master, disk_buffer_bytes(name, memory_bytes, disk_kind, settings), halves)
-    left -= halves * (size + 8 * rows)
+    wanted = disk_buffer_bytes(name, memory_bytes, default_disk(master, disk_kind), settings)
+    size, rows = buffer_sizes(master, wanted, halves)
+    parts["disk buffer"] = halves * (size + 8 * rows)
+    left = memory_bytes - sum(parts.values())
     pinned = front = 0
     if name == "x-hybridjoin":
         nbytes, rows = buffer_sizes(master, pinned_bytes(master, memory_bytes, left, settings), 1)
         pinned = nbytes // master.page_bytes
-        left -= nbytes + 8 * rows
+        parts["pinned pages"] = nbytes + 8 * rows
     elif name in FRONTED and shape.is_keyed:
         front = front_rows(name, shape, left, row_heap_bytes, settings)
         if front:
-            layout = RowTable.layout(HotRows.leaves(shape))
-            left -= RowTable.bytes_for(layout, front, row_heap_bytes) + _recorder_bytes(name, front)
+            parts["front stage"] = _hot_bytes(shape, front, row_heap_bytes) + _recorder_bytes(name, front)
     if name == "in-memory":
-        layout = RowTable.layout(HotRows.leaves(shape))
-        left -= RowTable.bytes_for(layout, master.rows, row_heap_bytes)
-        if left < 0:
-            raise InvalidInputError(
-                f"in-memory within {format_bytes(memory_bytes)}",
-                found=f"{master.rows:,} rows, which do not fit",
-                hint=f"Raise memory= to at least {format_bytes(memory_bytes - left, up=True)}.",
-            )
+        parts["master"] = _hot_bytes(shape, master.rows, row_heap_bytes)
+    left = memory_bytes - sum(parts.values())
+    if name == "in-memory" and left < 0:
+        raise _too_little(
+            f"in-memory within {format_bytes(memory_bytes)}",
+            found=f"{master.rows:,} rows, which do not fit",
+            least_bytes=memory_bytes - left,
+        )
     window = 0
     if name not in ("in-memory", BATCH_LOOKUP):
-        window = Window.capacity_for(Window.layout(shape.window_leaves), max(left, 0), tuple_heap_bytes)
+        layout = Window.layout(shape.window_leaves)
+        window = Window.capacity_for(layout, max(left, 0), tuple_heap_bytes)
         if window < 1:
-            least = (
-                memory_bytes
-                - left
-                + Window.bytes_for(Window.layout(shape.window_leaves), 1, tuple_heap_bytes)
-            )
-            raise InvalidInputError(
+            raise _too_little(
                 f"{name} within {format_bytes(memory_bytes)}",
                 found="no room for a single waiting tuple",
-                hint=f"Raise memory= to at least {format_bytes(least, up=True)}.",
+                least_bytes=memory_bytes - left + Window.bytes_for(layout, 1, tuple_heap_bytes),
             )
+        parts["window"] = Window.bytes_for(layout, window, tuple_heap_bytes)
     at_once = max(1, size // master.page_bytes)
     blocks = min(block_pages(at_once, disk_kind, settings), at_once)
-    return Division(at_once, pinned, front, window, memory_bytes, blocks)
+    return Division(at_once, pinned, front, window, memory_bytes, blocks, parts)

@@ -174,7 +174,11 @@ class Driver:
             yield from self.reopen(opening)
 
     def reopen(self, opening: Opening) -> Iterator[Answers]:
-        """Answer who waits, then go on with another join."""
+        """Answer who waits, then go on with another join.
+
+        The memory of the one is needed for the other: arrays of another size cannot stand beside those that are left, and a tuple
+        that has met a part of the master has no place in a join that does not know which.
+        """
         while self.opened.join.pending:
             yield self._in_order(self.opened.join.advance())
         self.opened.give_up(opening.master)

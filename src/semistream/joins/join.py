@@ -20,7 +20,14 @@ from semistream.joins.opening import Opening, open_join
 from semistream.joins.ordered import SHARE, Ordered, number_column
 from semistream.joins.paced import STREAM_SHARE, PacedDriver
 from semistream.joins.paced_opening import check_shedding, paced_driver
-from semistream.joins.planning import planned, rate_retuner_for, retuner_for
+from semistream.joins.planning import (
+    may_be_replanned,
+    paced_replanner_for,
+    planned,
+    rate_retuner_for,
+    replanner_for,
+    retuner_for,
+)
 from semistream.joins.reader import reserve_for
 from semistream.joins.registry import Settings, check_algorithm
 from semistream.joins.resuming import check_resume, going_on
@@ -104,7 +111,8 @@ def join(
         master: What `open_master` or `build_master` gave.
         on: The key: a name, several, or a mapping of the stream's names to the master's. None joins by `condition` alone.
         how: "inner" leaves tuples out that match nothing, "left" keeps them with nulls.
-        algorithm: One of ALGORITHMS.
+        algorithm: One of ALGORITHMS. "auto" chooses by the first batch, and once more when some thousand tuples have come, where that is
+            smaller.
         memory: The budget for disk buffer, window, front stage and index together.
         columns: The master's columns wanted; all but its key by default.
         condition: What else a pair must satisfy: a function of a batch of candidate pairs that gives a boolean each, or
@@ -116,8 +124,8 @@ def join(
         shed_to: A directory of its own, where shed tuples wait until the load falls.
         arrivals: Tells how much of the stream has arrived; without it tuples are taken when there is room for them.
         disk: How pages are read: "direct", "buffered" or a simulated disk's profile.
-        tuning: "dynamic" watches a stream whose skew drifts, and tunes the join anew while it runs; with `arrivals`, one whose rate
-            does, and serves it with the least memory.
+        tuning: "dynamic" watches a stream whose skew or share of misses drifts, and tunes the join anew while it runs; with `arrivals`, one
+            whose rate does too, and serves it with the least memory.
         settings: Parameters of the algorithm, for experiments.
 
     Returns:
@@ -161,13 +169,17 @@ def join(
     if snapshot is not None:
         check_resume(snapshot, shape, shed_to)
         plan = going_on(opening, snapshot)
-    plan = planned(plan, first if first is None else _with_columns(first, shape.stream))
+    again = may_be_replanned(plan, first)
+    plan = planned(plan, first if first is None else with_columns(first, shape.stream))
+    watch = retuner_for(opening) if tuning == "dynamic" and arrivals is None else None
+    if again and arrivals is None:
+        watch = replanner_for(opening, watch)
     driver = Driver(
         open_join(plan),
         source,
         ordered,
         follow=versions == "newest",
-        retune=retuner_for(opening) if tuning == "dynamic" and arrivals is None else None,
+        retune=watch,
         resume=snapshot,
         coming=first,
     )
@@ -175,6 +187,7 @@ def join(
         return JoinedStream(output, driver, driver.steps())
     try:
         retune = rate_retuner_for(plan) if tuning == "dynamic" else None
+        retune = paced_replanner_for(opening, retune) if again else retune
         paced = paced_driver(driver, source, arrivals, asked, shed_to, retune)
     except BaseException:
         driver.opened.close()
@@ -204,7 +217,7 @@ def _schema_of(batches: object) -> pa.Schema:
     return plain_schema(schema)
 
 
-def _with_columns(batch: pa.RecordBatch, stream: pa.Schema) -> pa.RecordBatch:
+def with_columns(batch: pa.RecordBatch, stream: pa.Schema) -> pa.RecordBatch:
     """A batch of the stream with the columns that the join adds to it: weights, or numbers."""
     for added in list(stream)[batch.num_columns :]:
         batch = batch.append_column(added, pa.nulls(len(batch), added.type))

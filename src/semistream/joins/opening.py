@@ -24,7 +24,14 @@ from semistream.front import FrequencyRecorder
 from semistream.joins import rmeshjoin
 from semistream.joins.base import Answers, Join, JoinStats
 from semistream.joins.closed import Closed
-from semistream.joins.division import block_pages, disk_buffer_bytes, front_rows, pinned_bytes, reads_ahead
+from semistream.joins.division import (
+    block_pages,
+    default_disk,
+    disk_buffer_bytes,
+    front_rows,
+    pinned_bytes,
+    reads_ahead,
+)
 from semistream.joins.frontstage import FrontStage, Watched
 from semistream.joins.hotrows import HotRows
 from semistream.joins.hybridjoin import HybridJoin
@@ -163,12 +170,17 @@ def innermost(join: Join) -> Join:
     return behind.hybrid if isinstance(behind, XHybridJoin) else behind
 
 
+def plan_line(opening: Opening) -> str:
+    """What runs and why, in one line."""
+    why = f": {opening.why}" if opening.why else ""
+    return f"{opening.name} within {format_bytes(opening.memory_bytes)}{why}"
+
+
 def open_join(opening: Opening, stats: JoinStats | None = None) -> OpenJoin:
     """Put an algorithm together; `stats` go on counting where there are some."""
     stats = JoinStats() if stats is None else stats
     stats.budget_bytes = opening.memory_bytes
-    why = f": {opening.why}" if opening.why else ""
-    stats.plan = f"{opening.name} within {format_bytes(opening.memory_bytes)}{why}"
+    stats.plan = plan_line(opening)
     _check(opening)
     budget = Budget(opening.memory_bytes - opening.reserve_bytes)
     parts = _Parts(opening, budget, stats)
@@ -271,12 +283,13 @@ class _Parts:
 
     def _reader(self) -> MasterReader:
         self.budget.take("index", index_bytes(self.master), who=self.name)
+        defaults = default_disk(self.master, self.opening.disk_kind)
         return MasterReader.open(
             self.master,
             self.shape,
             self.disk,
             self.budget,
-            disk_buffer_bytes(self.name, self.budget.total_bytes, self.opening.disk_kind, self.settings),
+            disk_buffer_bytes(self.name, self.budget.total_bytes, defaults, self.settings),
             who=self.name,
             halves=2 if reads_ahead(self.name, self.opening.disk_kind, self.settings) else 1,
         )

@@ -8,7 +8,8 @@ stream-probing is off.
 Where we deviate: H_R is the front stage with nobody who reports to it, so it is probed by the same kernels; where keys repeat, a key is in it
 with all its rows or not at all.
 
-Cost of an iteration: c_IO(k) + d c_H + w_S (c_O + c_E + c_S + c_A) + w_N (c_H + c_O + c_S) (eq. 2).
+Cost of an iteration: c_IO(k) + d c_H + w_S (c_O + c_E + c_S + c_A) + w_N (c_H + c_O + c_S) (eq. 2), which is loose: the w_S tuples
+look into H_R too, and find nothing there, so they cost w_S c_H more.
 """
 
 from __future__ import annotations

@@ -46,6 +46,9 @@ class RetuneToRate(Protocol):
     def saw(self, batch: pa.RecordBatch) -> None:
         """See some of the stream."""
 
+    def go_on_as(self, opening: Opening) -> None:
+        """The join was planned once more: tune that one from now on."""
+
     def __call__(self, opened: OpenJoin, arrived: int, seconds: float) -> Opening | None:
         """What is to be opened in place of the join, when so many have arrived by then; None to go on."""
 

@@ -37,7 +37,7 @@ from semistream.master.manifest import (
 from semistream.master.pageset import PageSet
 from semistream.master.schema import MasterSchema
 from semistream.master.sources import open_source
-from semistream.master.storage import Storage, open_storage
+from semistream.master.storage import LocalStorage, Storage, open_storage
 from semistream.master.vacuum import DEFAULT_KEEP_FOR, Vacuumed, vacuum
 
 
@@ -61,6 +61,11 @@ class Master:
     def path(self) -> str:
         """Where the store is, as it was given."""
         return self.storage.location
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are on a file system of this machine, and not in an object store."""
+        return isinstance(self.storage, LocalStorage)
 
     @property
     def version(self) -> int:
