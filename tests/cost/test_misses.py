@@ -121,9 +121,10 @@ def test_the_tuner_is_told_of_them(master):
 
 
 def test_auto_takes_a_scan_where_every_miss_would_be_a_read(master):
+    """With half of the tuples: counted, the scan is 1.4 times as fast then, and with three tenths both are alike."""
     few, many = (
         ss.join(stream(0.5, share, 8192), master, on="id", memory=400_000, disk="ssd-sata")
-        for share in (0.0, 0.3)
+        for share in (0.0, 0.5)
     )
     next(few), next(many)
     assert few.stats.plan.startswith("hybridjoin")
